@@ -1,0 +1,47 @@
+# `make demo` and `make test` need git, make and Python 3.11 or newer; everything else goes into .venv.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip install --disable-pip-version-check --progress-bar on --constraint constraints.txt
+SOURCES := src tests benchmarks examples
+
+.PHONY: help demo test check lint format bench clean
+.DEFAULT_GOAL := help
+
+help:  ## show this list
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+demo: $(VENV)/vision.done  ## train LeNet with SGD and Bort-S on embedded digits and compare their insides
+	@$(BIN)/bort demo
+
+test: lint  ## lint, types and the whole test suite, warnings as errors
+	@$(BIN)/python -m pytest -n 2
+
+check: lint  ## the part of `make test` to run while working, under three minutes
+	@$(BIN)/python -m pytest -n 2 -m "not slow"
+
+lint: $(VENV)/dev.done  ## ruff (lint and format) and mypy in strict mode
+	@$(BIN)/ruff check $(SOURCES)
+	@$(BIN)/ruff format --check $(SOURCES)
+	@$(BIN)/mypy
+
+format: $(VENV)/dev.done  ## let ruff put the sources in order
+	@$(BIN)/ruff check --fix $(SOURCES)
+	@$(BIN)/ruff format $(SOURCES)
+
+bench: $(VENV)/dev.done  ## time the optimizer step on this machine
+	@$(BIN)/python benchmarks/step.py
+
+clean:  ## remove the virtual environment and all caches
+	rm -rf $(VENV) .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "bort needs Python 3.11 or newer, this is " + sys.version.split()[0])'
+	@echo "==> making $(VENV)"
+	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); echo "No virtual environment: on Debian, apt install python3-venv"; exit 1; }
+
+$(VENV)/%.done: pyproject.toml constraints.txt | $(VENV)/bin/python
+	@echo "==> installing bort[$*] into $(VENV): torch and its CUDA libraries are about 3 GB, a few minutes the first time"
+	@$(PIP) --editable '.[$*]'
+	@touch $@

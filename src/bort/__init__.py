@@ -1,0 +1,37 @@
+"""Bort: networks that are explainable by construction, and the tools that explain them.
+
+The names below are imported when they are used, so that ``import bort`` is fast and ``bort.optim`` needs torch alone.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from bort import _timm
+
+if TYPE_CHECKING:
+    from bort.measure import audit as audit
+    from bort.optim import BortA as BortA
+    from bort.optim import BortL as BortL
+    from bort.optim import BortS as BortS
+    from bort.optim import bortify as bortify
+    from bort.optim import param_groups as param_groups
+
+__version__ = "0.1.0"
+__all__ = ["BortA", "BortL", "BortS", "audit", "bortify", "param_groups"]
+
+_HOME = {"audit": "bort.measure"} | dict.fromkeys(("BortA", "BortL", "BortS", "bortify", "param_groups"), "bort.optim")
+_MODULES = ("data", "measure", "nets", "optim", "penalty")
+
+_timm.register_when_imported()
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return importlib.import_module(f"bort.{name}")
+    if name not in _HOME:
+        raise AttributeError(f"module 'bort' has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__, *_MODULES])

@@ -1,0 +1,69 @@
+"""Make timm know the Bort optimizers by name: ``create_optimizer_v2(model, opt="borts", constraint=0.1)``.
+
+timm has no plug-in mechanism, and importing it takes seconds that a user of `bort.optim` alone should not pay. So it is
+told when it is there: now if it has been imported already, otherwise at the moment it is.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
+_TARGET = "timm.optim"
+
+
+def register_when_imported() -> None:
+    if _TARGET in sys.modules:
+        _register(sys.modules[_TARGET])
+    elif not any(isinstance(finder, _Watcher) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _Watcher())
+
+
+class _Watcher(MetaPathFinder):
+    """Waits for ``import timm.optim``, then steps aside and lets the real import run, with the registration after it."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname != _TARGET:
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(fullname)
+        if spec is not None and spec.loader is not None:
+            spec.loader = _RegisterAfter(spec.loader)
+        return spec
+
+
+class _RegisterAfter(Loader):
+    def __init__(self, loader: Loader) -> None:
+        self._loader = loader
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        return self._loader.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        self._loader.exec_module(module)
+        if module.__spec__ is not None:
+            module.__spec__.loader = self._loader
+        module.__loader__ = self._loader
+        _register(module)
+
+
+def _register(timm_optim: ModuleType) -> None:
+    registry = timm_optim._optim_factory.default_registry
+    for name, base, momentum in (("BortS", "SGD", True), ("BortA", "AdamW", False), ("BortL", "LAMB", False)):
+        if name.lower() not in registry.list_optimizers():
+            registry.register(
+                timm_optim.OptimInfo(
+                    name=name.lower(),
+                    opt_class=f"bort.optim.{name}",
+                    description=f"{base} with the bounded orthogonal constraint (Bort)",
+                    has_eps=not momentum,
+                    has_momentum=momentum,
+                    has_betas=not momentum,
+                )
+            )

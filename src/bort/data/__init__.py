@@ -1,0 +1,5 @@
+"""Data by name."""
+
+from bort.data._dataset import Dataset, load
+
+__all__ = ["Dataset", "load"]

@@ -1,0 +1,6 @@
+"""Networks by name."""
+
+from bort.nets._create import create
+from bort.nets._lenet import LeNet
+
+__all__ = ["LeNet", "create"]

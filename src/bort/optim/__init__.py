@@ -1,0 +1,24 @@
+"""Bort-X: any torch optimizer, made bounded-orthogonal. Needs torch alone."""
+
+from typing import Any
+
+from torch.optim import SGD, AdamW
+
+from bort.optim._bortify import bortify
+from bort.optim._groups import ParamGroups, param_groups
+
+__all__ = ["BortA", "BortL", "BortS", "ParamGroups", "bortify", "param_groups"]
+
+BortS = bortify(SGD)
+BortA = bortify(AdamW)
+
+
+def __getattr__(name: str) -> Any:
+    if name != "BortL":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        from timm.optim import Lamb
+    except ImportError as error:
+        raise ImportError('BortL is built on timm\'s LAMB, and timm is not installed: pip install "bort[vision]"') from error
+    globals()[name] = bortify(Lamb)
+    return globals()[name]

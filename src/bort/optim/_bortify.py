@@ -1,0 +1,92 @@
+"""Turn any torch optimizer class into its bounded-orthogonal subclass."""
+
+from __future__ import annotations
+
+import copyreg
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from torch.optim import SGD, Optimizer
+
+from bort.optim._bort import Bort
+from bort.optim._settings import SETTINGS
+
+
+class _BortClass(type):
+    """The type of the classes made here, so that pickle can be told how to find one: as bortify of its base, by name."""
+
+    base: type[Optimizer]
+
+
+@functools.cache
+def bortify(cls: type[Optimizer]) -> type[Any]:
+    """The subclass of ``cls`` that holds its weights to the bounded orthogonal constraint of the paper.
+
+    It takes the arguments of ``cls``, in the same positions and with the same defaults, and these keywords, each of
+    which a param group may set for itself:
+
+    Args:
+        constraint: λ, the weight of the penalty; 0 switches it off.
+        decoupled: apply the penalty to the weight, as AdamW does weight decay, rather than add it to the gradient.
+            Default: False for SGD, whose step is proportional to the gradient; True for all others.
+        every: apply every·λ at each every-th step, at 1/every of the cost.
+        scale: s of the target WᵀW = s·I, or "adaptive": (mean row norm)².
+        mode: "full" (the paper), "rows" or "columns" (norms only), each also as "l1-…".
+        precision: of the penalty's products, as in torch.set_float32_matmul_precision: "highest", "high", "medium".
+
+    A group may also have ``blocks`` and ``transposed`` (see :func:`bort.penalty.matrices`); :func:`bort.param_groups`
+    sets them from the modules. The same base always gives the same class, and a Bort class is returned as it is.
+    """
+    if not (isinstance(cls, type) and issubclass(cls, Optimizer)):
+        raise TypeError(f"bortify takes a torch.optim.Optimizer class, not {cls!r}")
+    if issubclass(cls, Bort):
+        return cls
+    signature = inspect.signature(cls)
+    clash = sorted(set(SETTINGS) & set(signature.parameters))
+    if clash:
+        raise TypeError(f"{cls.__name__} has arguments of its own called {', '.join(clash)}: bortify cannot add Bort's")
+    step = _without_hooks(cls.step)
+    if inspect.signature(step).parameters["closure"].default is inspect.Parameter.empty:
+        raise TypeError(f"{cls.__name__} evaluates its closure several times a step: the penalty has no one place in it")
+    decoupled = not issubclass(cls, SGD)
+    made = _BortClass(
+        _name(cls),
+        (Bort, cls),
+        {
+            "__module__": "bort.optim",
+            "__doc__": f"{cls.__name__} with the bounded orthogonal constraint; arguments: see :func:`bort.bortify`.",
+            "__signature__": _with_settings(signature, decoupled),
+            "_base_step": staticmethod(step),
+            "_decoupled": decoupled,
+            "base": cls,
+        },
+    )
+    return made
+
+
+def _name(cls: type[Optimizer]) -> str:
+    """Bort-X (section 4): BortS, BortA and BortL for the paper's three, the whole name for the others."""
+    return {"SGD": "BortS", "AdamW": "BortA", "Lamb": "BortL"}.get(cls.__name__, f"Bort{cls.__name__}")
+
+
+def _without_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
+    # torch wraps the step of a class in its hooks when the first instance is made. Ours is wrapped too: calling the
+    # wrapped one from it would run every hook twice.
+    return inspect.unwrap(step, stop=lambda f: not getattr(f, "hooked", False))
+
+
+def _with_settings(signature: inspect.Signature, decoupled: bool) -> inspect.Signature:
+    ours = inspect.signature(Bort.__init__).parameters
+    settings = [ours[key].replace(default=decoupled) if key == "decoupled" else ours[key] for key in SETTINGS]
+    theirs = list(signature.parameters.values())
+    rest = [p for p in theirs if p.kind is p.VAR_KEYWORD]
+    return signature.replace(parameters=[p for p in theirs if p not in rest] + settings + rest)
+
+
+def _reduce(cls: _BortClass) -> tuple[Callable[..., Any], tuple[type[Optimizer]]]:
+    return bortify, (cls.base,)
+
+
+copyreg.pickle(_BortClass, _reduce)  # type: ignore[arg-type]

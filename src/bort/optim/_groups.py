@@ -1,0 +1,139 @@
+"""Which weights are constrained, and why: one decision per parameter, one table to read them in."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _NormBase
+from torch.nn.parameter import is_lazy
+
+from bort._table import table
+from bort.optim._linear import linear_map
+
+_NORMS = (_NormBase, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm, nn.LocalResponseNorm)
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What :func:`param_groups` decided about one parameter."""
+
+    name: str
+    shape: tuple[int, ...]
+    constrained: bool
+    reason: str
+    blocks: int = 1
+    transposed: bool = False
+    decayed: bool = False
+    trained: bool = True
+
+
+class ParamGroups(list[dict[str, Any]]):
+    """Param groups for an optimizer: a plain list, with the decisions behind it. Print it to read them."""
+
+    def __init__(self, groups: Iterable[dict[str, Any]], decisions: Sequence[Decision]) -> None:
+        super().__init__(groups)
+        self.decisions = tuple(decisions)
+
+    def __str__(self) -> str:
+        rows = [
+            (d.name, "×".join(map(str, d.shape)), "yes" if d.constrained else "no", "yes" if d.decayed else "no", d.reason)
+            for d in self.decisions
+        ]
+        return table(("parameter", "shape", "constrained", "decayed", "reason"), rows)
+
+
+def param_groups(
+    model: nn.Module,
+    constraint: float = 0.1,
+    weight_decay: float = 0.0,
+    exclude: Sequence[str] = ("head.*",),
+    *,
+    qkv: Literal["whole", "split"] = "whole",
+) -> ParamGroups:
+    """Param groups that constrain the linear maps of a model and leave the rest alone.
+
+    Constrained are the weights of linear layers, convolutions (grouped and depthwise ones block by block), transposed
+    convolutions and attention's in-projections. Embeddings, norms, biases, everything of one dimension, parameters that
+    no known layer owns and names matching ``exclude`` (shell patterns) are not. A weight that several modules share is
+    listed once, and constrained only if all of them agree.
+
+    Args:
+        model: any module; only parameters that require a gradient end up in the groups.
+        constraint: λ of the constrained weights.
+        weight_decay: for weights of two or more dimensions; biases, norms and one-dimensional parameters get none.
+        exclude: patterns of parameter names to leave unconstrained; the classifier's, as a rule.
+        qkv: a fused query-key-value projection is one matrix ("whole") or three ("split").
+
+    Returns:
+        A list of named groups for any Bort optimizer. ``print(groups)`` shows each parameter's decision and its reason.
+    """
+    if qkv not in ("whole", "split"):
+        raise ValueError(f'qkv={qkv!r}: a fused projection is "whole" or "split"')
+    decisions: dict[Tensor, Decision] = {}
+    for prefix, module in model.named_modules():
+        for local, p in module.named_parameters(prefix, recurse=False):
+            decision = _decide(local, p, module, exclude, qkv)
+            decisions[p] = _agree(decisions[p], decision) if p in decisions else decision
+    groups: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for p, d in decisions.items():
+        if not d.trained:
+            continue
+        key = (not d.constrained, not d.decayed, d.blocks, d.transposed)
+        settings = {
+            "params": [],
+            "constraint": constraint if d.constrained else 0.0,
+            "weight_decay": weight_decay if d.decayed else 0.0,
+        }
+        if d.constrained:
+            settings |= {"blocks": d.blocks, "transposed": d.transposed}
+        groups.setdefault(key, settings)["params"].append((d.name, p))
+    return ParamGroups((groups[key] for key in sorted(groups)), list(decisions.values()))
+
+
+def _decide(name: str, p: Tensor, module: nn.Module, exclude: Sequence[str], qkv: str) -> Decision:
+    if is_lazy(p):
+        raise ValueError(f"parameter {name!r} has no shape yet: run one batch through the lazy model first")
+    shape, leaf = tuple(p.shape), name.rpartition(".")[2]
+
+    def out(reason: str, *, decayed: bool = p.ndim >= 2) -> Decision:
+        return Decision(name, shape, False, reason, decayed=decayed and p.requires_grad, trained=p.requires_grad)
+
+    if not p.requires_grad:
+        return out("frozen")
+    if p.ndim < 2:
+        return out("bias" if "bias" in leaf else f"{p.ndim}-dimensional", decayed=False)
+    if not p.is_floating_point():
+        return out(f"{p.dtype}: the constraint is for real weights")
+    pattern = next((pattern for pattern in exclude if fnmatch.fnmatchcase(name, pattern)), None)
+    if pattern is not None:
+        return out(f"excluded by {pattern!r}")
+    if isinstance(module, (nn.Embedding, nn.EmbeddingBag)):
+        return out("embedding: a look-up, not a linear map of its input")
+    if isinstance(module, _NORMS):
+        return out("norm", decayed=False)
+    if "bias" in leaf:
+        return out("bias", decayed=False)
+    linear = linear_map(name, p, module, split_qkv=qkv == "split")
+    if linear is None:
+        return out(f"not a known linear map: {leaf} of {type(module).__name__}")
+    return Decision(name, shape, True, linear.kind, linear.blocks, linear.transposed, decayed=True)
+
+
+def _agree(first: Decision, second: Decision) -> Decision:
+    """One decision for a weight that two modules share: constrained only if both want it in the same way."""
+    if (first.constrained, first.blocks, first.transposed) == (second.constrained, second.blocks, second.transposed):
+        return first
+    objector, other = (second, first) if first.constrained else (first, second)
+    return Decision(
+        first.name,
+        first.shape,
+        False,
+        f"shared by {first.name} and {second.name}; {objector.name}: {objector.reason}"
+        if not objector.constrained
+        else f"shared by {first.name} and {second.name}, which read it differently ({objector.reason}; {other.reason})",
+        decayed=first.decayed and second.decayed,
+    )

@@ -1,0 +1,47 @@
+"""Which parameters are the matrix of a linear map, and how the matrix lies in the tensor."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
+
+_QKV_NAMES = ("qkv", "Wqkv", "in_proj", "query_key_value", "qkv_proj")
+
+
+@dataclass(frozen=True)
+class LinearMap:
+    """The reading of a weight that :func:`bort.penalty.matrices` takes, with the kind of layer in words."""
+
+    kind: str
+    blocks: int = 1
+    transposed: bool = False
+
+
+def linear_map(name: str, p: Tensor, module: nn.Module, *, split_qkv: bool = False) -> LinearMap | None:
+    """How parameter ``name`` of ``module`` is a linear map of the module's input; None if it is not known to be one."""
+    path = name.split(".")
+    if isinstance(module, nn.MultiheadAttention) and path[-1].endswith("proj_weight"):
+        if path[-1] != "in_proj_weight":
+            return LinearMap("attention in-projection")
+        return _fused("attention in-projection", split_qkv)
+    if path[-1] != "weight":
+        return None
+    if isinstance(module, nn.Linear):
+        fused = len(path) > 1 and path[-2] in _QKV_NAMES and p.shape[0] == 3 * p.shape[1]
+        return _fused("fused qkv", split_qkv) if fused else LinearMap("linear")
+    if isinstance(module, _ConvNd):
+        transposed = isinstance(module, _ConvTransposeNd)
+        kind = "transposed convolution" if transposed else "convolution"
+        if module.groups > 1:
+            grouping = "depthwise" if module.groups == module.in_channels else "grouped"
+            kind = f"{grouping} {kind}, {module.groups} blocks"
+        return LinearMap(kind, module.groups, transposed)
+    if type(module).__name__ == "Conv1D" and p.ndim == 2:  # the linear layer of Hugging Face's GPT-2 family
+        return LinearMap("linear, stored (in, out)", transposed=True)
+    return None
+
+
+def _fused(kind: str, split: bool) -> LinearMap:
+    return LinearMap(f"{kind}, three blocks", 3) if split else LinearMap(f"{kind}, one matrix")

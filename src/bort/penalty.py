@@ -1,0 +1,139 @@
+r"""The bounded orthogonal constraint: the mathematics, nothing else (paper, sections 3.2 and 3.3).
+
+A weight is read as a matrix :math:`W` of shape (out, in); a convolution as (out, in·k·k). With a target ``scale`` *s*,
+
+.. math::
+    \text{value}(W) &= \lVert W^T W - s I \rVert_F^2                    && \text{equ:optim} \\
+    \text{gradient}(W) &= W W^T W - s W = \nabla \text{value} / 4       && \text{equ:bort} \\
+    \text{residual}(W) &= \lVert G - s I \rVert_F / \sqrt{\min(m, n)}   && G \text{ the smaller of } W^T W, W W^T
+
+The paper drops the factor 4 into λ, and so do we. :math:`W (W^T W - sI)` and :math:`(W W^T - sI) W` are the same matrix,
+so one formula serves every shape: a tall W is driven to orthonormal **columns** (invertible, equ:orth), a wide one can only
+reach orthonormal **rows**. ``value`` of a wide W therefore never falls below :math:`s^2 (n - m)`, but its ``residual``
+does reach zero: it is the root mean square of :math:`\sigma_i^2 - s` over the singular values.
+
+Modes (the published code has them too): ``"full"`` is the paper; ``"rows"`` and ``"columns"`` bound the norms only, that
+is, the diagonal of the Gram matrix (equ:bound); an ``"l1-"`` prefix replaces the squares by absolute values, so that the
+gradient is made of signs. ``scale="adaptive"`` takes :math:`s = (\text{mean row norm})^2`, as a constant of the step.
+
+This file is the readable reference that every faster path is tested against.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final, Literal, TypeAlias, get_args
+
+import torch
+from torch import Tensor
+
+Mode: TypeAlias = Literal["full", "rows", "columns", "l1-full", "l1-rows", "l1-columns"]
+Scale: TypeAlias = float | Literal["adaptive"]
+
+MODES: Final[tuple[str, ...]] = get_args(Mode)
+
+__all__ = ["MODES", "Mode", "Scale", "gradient", "matrices", "residual", "value"]
+
+
+def value(
+    weight: Tensor, *, scale: Scale = 1.0, mode: Mode = "full", blocks: int = 1, transposed: bool = False
+) -> Tensor:
+    """The penalty of equ:optim, a 0-dim tensor; summed over ``blocks``.
+
+    The ℓ1 forms are 2·Σ|G − sI|, so that in every mode the gradient below is exactly a quarter of this one's.
+    """
+    w = matrices(weight, blocks=blocks, transposed=transposed)
+    s = target(w, scale)
+    e = defect(w, s, mode)
+    if is_l1(mode):
+        return 2 * e.abs().sum()
+    rank_deficit = max(0, w.shape[-1] - w.shape[-2]) if mode == "full" else 0
+    floor = rank_deficit * (s.square().sum() if isinstance(s, Tensor) else s * s * blocks)
+    return e.square().sum() + floor
+
+
+def gradient(
+    weight: Tensor, *, scale: Scale = 1.0, mode: Mode = "full", blocks: int = 1, transposed: bool = False
+) -> Tensor:
+    """WWᵀW − s·W (equ:bort) in the weight's own shape and dtype: a quarter of the gradient of :func:`value`."""
+    w = matrices(weight, blocks=blocks, transposed=transposed)
+    e = defect(w, target(w, scale), mode)
+    return restore(pull(w, e.sign() if is_l1(mode) else e, mode), weight, transposed=transposed)
+
+
+def residual(
+    weight: Tensor, *, scale: Scale = 1.0, mode: Mode = "full", blocks: int = 1, transposed: bool = False
+) -> Tensor:
+    """How far the weight is from its constraint: the root mean square of σ² − s (of ‖row‖² − s in mode "rows")."""
+    w = matrices(weight, blocks=blocks, transposed=transposed)
+    return distance(defect(w, target(w, scale), mode))
+
+
+def matrices(weight: Tensor, *, blocks: int = 1, transposed: bool = False) -> Tensor:
+    """The weight as a batch of matrices (blocks, out, in), in float32 or wider.
+
+    ``blocks`` cuts the first dimension in equal parts that are constrained one by one: the groups of a grouped or
+    depthwise convolution, the three parts of a fused qkv projection. ``transposed`` is for weights stored (in, out, …):
+    transposed convolutions.
+    """
+    if weight.ndim < 2:
+        raise ValueError(f"a weight of shape {tuple(weight.shape)} is not a matrix: give it two or more dimensions")
+    if blocks < 1 or weight.shape[0] % blocks:
+        raise ValueError(
+            f"a weight of shape {tuple(weight.shape)} cannot be cut into blocks={blocks}: "
+            f"its first dimension, {weight.shape[0]}, is not a multiple"
+        )
+    rows, columns = weight.shape[0] // blocks, math.prod(weight.shape[1:])
+    w = weight.reshape(blocks, rows, columns)
+    if w.dtype in (torch.float16, torch.bfloat16):
+        w = w.float()  # G − I cancels: half precision would leave nothing of it
+    return w.mT if transposed else w
+
+
+def restore(w: Tensor, weight: Tensor, *, transposed: bool = False) -> Tensor:
+    """The inverse of :func:`matrices`: back to the weight's shape and dtype."""
+    return (w.mT if transposed else w).reshape(weight.shape).to(weight.dtype)
+
+
+def target(w: Tensor, scale: Scale) -> float | Tensor:
+    """s of WᵀW = s·I: the number given, or (blocks, 1, 1) values of (mean row norm)², not differentiated through."""
+    if scale == "adaptive":
+        return w.detach().norm(dim=-1, keepdim=True).mean(dim=-2, keepdim=True).square()
+    return float(scale)
+
+
+def defect(w: Tensor, s: float | Tensor, mode: Mode) -> Tensor:
+    """What is wrong with each matrix of a batch: the smaller Gram matrix minus s·I, or the squared norms minus s.
+
+    Shapes: (b, k, k) with k = min(m, n) in the full modes, (b, m, 1) for rows, (b, 1, n) for columns.
+    """
+    if mode not in MODES:
+        raise ValueError(f"mode={mode!r} is unknown: choose one of {', '.join(MODES)}")
+    if mode.endswith("rows"):
+        return w.square().sum(dim=-1, keepdim=True) - s
+    if mode.endswith("columns"):
+        return w.square().sum(dim=-2, keepdim=True) - s
+    gram = w.mT @ w if is_tall(w) else w @ w.mT
+    return gram - s * torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device)
+
+
+def pull(w: Tensor, d: Tensor, mode: Mode) -> Tensor:
+    """The direction of the penalty, d applied to W from the side its Gram matrix was taken: W·d or d·W."""
+    if not mode.endswith("full"):
+        return w * d
+    return w @ d if is_tall(w) else d @ w
+
+
+def distance(e: Tensor) -> Tensor:
+    """Root mean square, over the singular values (or norms), of a :func:`defect`."""
+    count = e.shape[0] * max(e.shape[1:])
+    return torch.linalg.vector_norm(e) / math.sqrt(count) if count else e.new_zeros(())
+
+
+def is_tall(w: Tensor) -> bool:
+    """Whether the columns can be orthonormal, so that the layer can be inverted (equ:orth)."""
+    return w.shape[-2] >= w.shape[-1]
+
+
+def is_l1(mode: Mode) -> bool:
+    return mode.startswith("l1-")
