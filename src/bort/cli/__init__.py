@@ -13,4 +13,6 @@ def main() -> None:
         sys.exit('The bort command needs a few more packages: pip install "bort[vision]"')
     from bort.cli.demo import demo
 
-    tyro.extras.subcommand_cli_from_dict({"demo": demo}, prog="bort", description="Explainable networks by construction.")
+    tyro.extras.subcommand_cli_from_dict(
+        {"demo": demo}, prog="bort", description="Explainable networks by construction."
+    )

@@ -15,7 +15,11 @@ from bort import data, nets
 from bort.measure import audit, compare
 from bort.optim import BortS
 
-RECIPE: dict[str, Any] = {"lr": 0.01, "momentum": 0.9, "weight_decay": 0.01}  # Table 1, and the momentum it leaves unsaid
+RECIPE: dict[str, Any] = {
+    "lr": 0.01,
+    "momentum": 0.9,
+    "weight_decay": 0.01,
+}  # Table 1, and the momentum it leaves unsaid
 BATCH = 64
 
 
@@ -45,9 +49,13 @@ def demo(epochs: int = 12, seed: int = 0) -> None:
             for epoch in range(epochs):
                 loss = _train_epoch(model, optimizer, train, digits.train_labels)
                 accuracies[name] = _accuracy(model, test, digits.test_labels)
-                _report(console, progress, task, name, epoch + 1, epochs, f"loss {loss:.3f}  test {accuracies[name]:.1%}")
+                _report(
+                    console, progress, task, name, epoch + 1, epochs, f"loss {loss:.3f}  test {accuracies[name]:.1%}"
+                )
         console.print(f"{name}: {accuracies[name]:.1%} of the test digits, {time.perf_counter() - start:.0f} s\n")
-    console.print("[bold]The audit of both.[/] On the constraint σ is 1; here, with weight decay 0.01 against λ 0.1, it is 0.95.")
+    console.print(
+        "[bold]The audit of both.[/] On the constraint σ is 1; here, with weight decay 0.01 against λ 0.1, it is 0.95."
+    )
     console.print("The ratio is the part of a layer's input that Wᵀ(Wz) fails to bring back: 0 is perfect.\n")
     print(compare({name: audit(model, test) for name, model in models.items()}))
     worst = {name: max(layer.residual for layer in audit(model)) for name, model in models.items()}

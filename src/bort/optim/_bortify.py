@@ -49,7 +49,9 @@ def bortify(cls: type[Optimizer]) -> type[Any]:
         raise TypeError(f"{cls.__name__} has arguments of its own called {', '.join(clash)}: bortify cannot add Bort's")
     step = _without_hooks(cls.step)
     if inspect.signature(step).parameters["closure"].default is inspect.Parameter.empty:
-        raise TypeError(f"{cls.__name__} evaluates its closure several times a step: the penalty has no one place in it")
+        raise TypeError(
+            f"{cls.__name__} evaluates its closure several times a step: the penalty has no one place in it"
+        )
     decoupled = not issubclass(cls, SGD)
     made = _BortClass(
         _name(cls),

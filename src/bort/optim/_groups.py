@@ -40,7 +40,13 @@ class ParamGroups(list[dict[str, Any]]):
 
     def __str__(self) -> str:
         rows = [
-            (d.name, "×".join(map(str, d.shape)), "yes" if d.constrained else "no", "yes" if d.decayed else "no", d.reason)
+            (
+                d.name,
+                "×".join(map(str, d.shape)),
+                "yes" if d.constrained else "no",
+                "yes" if d.decayed else "no",
+                d.reason,
+            )
             for d in self.decisions
         ]
         return table(("parameter", "shape", "constrained", "decayed", "reason"), rows)

@@ -7,7 +7,7 @@ attracts as long as :math:`a s < 1`. Beyond that (an N(0, 1) embedding, a huge �
 and only there, the guard shortens the step to :math:`a \lVert D \rVert_2 = 1/2`, which halves the largest singular value.
 
 A coupled penalty also goes through the momentum μ. The heavy ball on the quartic :math:`(\sigma^2 - s)^2` tolerates less:
-simulation from rest (with and without Nesterov) puts the limit above :math:`2 - 1.25 \mu` for every μ in [0, 1), and
+simulation from rest (with and without Nesterov) puts the limit above :math:`2 / (1 + 1.6 \mu)` for every μ in [0, 1), and
 :math:`\sigma^2 = s` attracts up to :math:`a s < (1 + \mu) / (1 + 2 \mu)`; a shortened step is then (1 − μ) times shorter.
 
 :math:`\lVert D \rVert_2` is estimated by power iteration, which can only underestimate it. So the guard never acts on a
@@ -26,7 +26,7 @@ _ITERATIONS = 10
 
 def limits(momentum: float) -> tuple[float, float]:
     """The largest stable a·‖D‖₂, and the a·s from which on σ² = s no longer attracts."""
-    return 2.0 - 1.25 * momentum, (1 + momentum) / (1 + 2 * momentum)
+    return 2 / (1 + 1.6 * momentum), (1 + momentum) / (1 + 2 * momentum)
 
 
 def damping(

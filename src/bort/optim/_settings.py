@@ -34,7 +34,9 @@ def check(group: dict[str, Any], index: int) -> None:
     where = f"param group {index}"
     constraint = group["constraint"]
     if isinstance(constraint, bool) or not isinstance(constraint, (int, float)) or not 0 <= constraint < math.inf:
-        raise ValueError(f"constraint={constraint!r} in {where}: λ must be a finite number ≥ 0 (0 switches the constraint off)")
+        raise ValueError(
+            f"constraint={constraint!r} in {where}: λ must be a finite number ≥ 0 (0 switches the constraint off)"
+        )
     if not isinstance(group["decoupled"], bool):
         raise ValueError(f"decoupled={group['decoupled']!r} in {where}: must be True or False")
     every = group["every"]
@@ -50,7 +52,9 @@ def check(group: dict[str, Any], index: int) -> None:
     if group["precision"] not in PRECISIONS:
         raise ValueError(f"precision={group['precision']!r} in {where}: choose one of {', '.join(PRECISIONS)}")
     if group["decoupled"] and constraint and "lr" not in group:
-        raise ValueError(f"decoupled=True in {where}: this optimizer has no lr to scale the penalty; use decoupled=False")
+        raise ValueError(
+            f"decoupled=True in {where}: this optimizer has no lr to scale the penalty; use decoupled=False"
+        )
     for name, p in constrained(group):
         _check_weight(p, f"parameter {name!r} of {where}", group["blocks"])
 
@@ -66,7 +70,9 @@ def _check_weight(p: Tensor, who: str, blocks: int) -> None:
     if _is_sharded(p):
         raise TypeError(f"{who} is a DTensor: its local shard is not the matrix; {way_out}")
     if isinstance(blocks, bool) or not isinstance(blocks, int) or blocks < 1 or p.shape[0] % blocks:
-        raise ValueError(f"{who} of shape {tuple(p.shape)} cannot be cut into blocks={blocks!r} along its first dimension")
+        raise ValueError(
+            f"{who} of shape {tuple(p.shape)} cannot be cut into blocks={blocks!r} along its first dimension"
+        )
 
 
 def _is_sharded(p: Tensor) -> bool:

@@ -1,0 +1,225 @@
+"""What a step does, against the paper's equation written out in float64."""
+
+import inspect
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from bort import BortA, BortS, bortify, penalty
+
+from .cases import ALL, assert_same, net, train, weights
+
+
+def parameter(*shape, seed=0, dtype=torch.float64):
+    generator = torch.Generator().manual_seed(seed)
+    p = nn.Parameter(torch.randn(*shape, generator=generator, dtype=dtype) / 2)
+    p.grad = torch.randn(*shape, generator=generator, dtype=dtype)
+    return p
+
+
+def equation(w):
+    """W WᵀW − W of equ:bort, on the flattened weight."""
+    m = w.detach().reshape(w.shape[0], -1)
+    return (m @ m.T @ m - m).reshape(w.shape)
+
+
+@given(st.integers(1, 6), st.integers(1, 6), st.floats(1e-4, 0.3), st.floats(0, 1), st.integers(0, 99))
+@settings(deadline=None)
+def test_borts_is_the_papers_equation(m, n, lr, constraint, seed):
+    p = parameter(m, n, 2, seed=seed)
+    expected = p.detach() - lr * p.grad - lr * constraint * equation(p)
+    BortS([p], lr=lr, constraint=constraint).step()
+    torch.testing.assert_close(p.detach(), expected, rtol=1e-12, atol=1e-12)
+
+
+def test_coupled_enters_before_weight_decay_and_momentum():
+    p = parameter(5, 3)
+    w, buffer = p.detach().clone(), torch.zeros_like(p)
+    optimizer = BortS([p], lr=0.1, momentum=0.9, weight_decay=0.01, constraint=0.2)
+    for step in range(5):
+        p.grad = torch.full_like(p, 0.1 * step)
+        g = p.grad + 0.2 * equation(w) + 0.01 * w
+        buffer = 0.9 * buffer + g if step else g
+        w = w - 0.1 * buffer
+        optimizer.step()
+    torch.testing.assert_close(p.detach(), w, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["A", "Lion", "RMSprop", "Muon"])
+def test_decoupled_moves_the_weight_itself_before_the_base_step(name):
+    cls, options = ALL[name]
+    p, q = parameter(5, 3), parameter(5, 3)
+    q.data -= options["lr"] * 0.3 * equation(q)
+    cls([p], constraint=0.3, **options).step()
+    cls.base([q], **options).step()
+    torch.testing.assert_close(p.detach(), q.detach(), rtol=1e-12, atol=1e-12)
+
+
+def test_defaults_are_those_of_the_published_code():
+    p = parameter(2, 2)
+    assert BortS([p]).param_groups[0]["decoupled"] is False
+    assert BortA([p]).param_groups[0]["decoupled"] is True
+    group = BortS([p]).param_groups[0]
+    assert (group["constraint"], group["every"], group["scale"], group["mode"]) == (0.1, 1, 1.0, "full")
+
+
+@pytest.mark.parametrize("decoupled", [False, True])
+def test_every_applies_the_k_fold_penalty_each_kth_step(decoupled):
+    p, q = parameter(5, 3), parameter(5, 3)
+    plain = torch.optim.SGD([q], lr=0.1)
+    optimizer = BortS([p], lr=0.1, constraint=0.2, every=3, decoupled=decoupled)
+    for step in range(1, 8):
+        if step % 3 == 0:
+            q.data -= 0.1 * 0.2 * 3 * equation(q)
+        plain.step()
+        optimizer.step()
+        torch.testing.assert_close(p.detach(), q.detach(), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"scale": 2.0},
+        {"scale": "adaptive"},
+        {"mode": "rows"},
+        {"mode": "l1-columns"},
+        {"blocks": 2},
+        {"transposed": True},
+    ],
+    ids=str,
+)
+def test_scale_mode_and_layout_reach_the_penalty(options):
+    p = parameter(4, 6)
+    expected = p.detach() - 0.01 * p.grad - 0.01 * 0.5 * penalty.gradient(p.detach(), **options)
+    BortS([{"params": [p], **options}], lr=0.01, constraint=0.5).step()
+    torch.testing.assert_close(p.detach(), expected, rtol=1e-12, atol=1e-12)
+
+
+def test_every_setting_can_differ_by_group():
+    first, second, third = parameter(4, 3), parameter(4, 3), parameter(4, 3)
+    w = first.detach().clone()
+    groups = [
+        {"params": [first], "constraint": 0.5, "decoupled": True, "mode": "rows"},
+        {"params": [second], "constraint": 0.0},
+        {"params": [third], "every": 2, "scale": 3.0, "precision": "high"},
+    ]
+    optimizer = BortS(groups, lr=0.1, constraint=0.2)
+    optimizer.step()
+    torch.testing.assert_close(first.detach(), w - 0.05 * penalty.gradient(w, mode="rows") - 0.1 * first.grad)
+    torch.testing.assert_close(second.detach(), w - 0.1 * second.grad)
+    torch.testing.assert_close(third.detach(), w - 0.1 * third.grad)  # not due yet
+    before = third.detach().clone()
+    optimizer.step()
+    expected = before - 0.1 * third.grad - 0.1 * 0.4 * penalty.gradient(before, scale=3.0)
+    torch.testing.assert_close(third.detach(), expected)
+
+
+@pytest.mark.parametrize("decay", [0.0, 0.02, 0.05])
+@pytest.mark.parametrize("cls", [BortS, BortA])
+def test_weight_decay_moves_the_fixed_point(cls, decay):
+    """σ² = 1 − wd/λ, within 1e-3, with no gradient from the loss."""
+    p = parameter(7, 4)
+    optimizer = cls([p], lr=0.02, weight_decay=decay, constraint=0.1)
+    for _ in range(4000):
+        p.grad = torch.zeros_like(p)
+        optimizer.step()
+    squares = torch.linalg.svdvals(p.detach()) ** 2
+    torch.testing.assert_close(squares, torch.full_like(squares, 1 - decay / 0.1), rtol=0, atol=1e-3)
+
+
+def test_vectors_and_scalars_are_never_constrained():
+    plain, bort = net(), net()
+    for model in (plain, bort):
+        model.temperature = nn.Parameter(torch.tensor(2.0))
+    optimizers = torch.optim.SGD(plain.parameters(), lr=0.1), BortS(bort.parameters(), lr=0.1, constraint=0.1)
+    for model, optimizer in zip((plain, bort), optimizers, strict=True):
+        (model(torch.ones(3, 6)).square().sum() * model.temperature).backward()
+        optimizer.step()
+    for (name, a), (_, b) in zip(plain.named_parameters(), bort.named_parameters(), strict=True):
+        assert torch.equal(a, b) == (a.ndim < 2), name
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_every_optimizer_learns_and_comes_nearer_to_the_constraint(name):
+    cls, options = ALL[name]
+    bias = "Muon" not in name  # Muon takes matrices only
+    plain, bort = net(bias=bias), net(bias=bias)
+    strength = 0.05 / options["lr"]  # the same pull a step for all, whatever lr they want
+    base, optimizer = cls.base(plain.parameters(), **options), cls(bort.parameters(), constraint=strength, **options)
+    before = sum(optimizer.residuals().values())
+    first = train(bort, optimizer, 1)
+    last = train(bort, optimizer, 150)
+    train(plain, base, 151)
+    for trained in (base, optimizer):
+        if hasattr(trained, "eval"):
+            trained.eval()  # schedule-free: the weights one keeps are the averaged ones
+    after = [sum(penalty.residual(p).item() for p in m.parameters() if p.ndim == 2) for m in (plain, bort)]
+    assert last < 1.5 * first
+    assert after[1] < 0.5 * before
+    assert after[1] < 0.5 * after[0]
+
+
+def implementations():
+    """Each optimizer in its plain form and in each of the fast ones it has."""
+    for name, (cls, _) in ALL.items():
+        yield name, {}
+        for fast in ("foreach", "fused"):
+            if fast in inspect.signature(cls.base).parameters:
+                yield name, {fast: True}
+
+
+@pytest.mark.parametrize(("name", "fast"), list(implementations()))
+def test_constraint_zero_is_the_base_optimizer_to_the_bit(name, fast):
+    cls, options = ALL[name]
+    bias = "Muon" not in name
+    plain, bort = net(bias=bias), net(bias=bias)
+    base = cls.base(plain.parameters(), **options, **fast)
+    optimizer = cls(bort.parameters(), constraint=0, **options, **fast)
+    train(plain, base, 50)
+    train(bort, optimizer, 50)
+    assert_same(weights(plain), weights(bort))
+
+
+def test_residuals_are_read_from_the_step():
+    model = net(torch.float64)
+    optimizer = BortS(model.named_parameters(), lr=0.1)
+    now = {name: penalty.residual(p).item() for name, p in model.named_parameters() if p.ndim == 2}
+    assert optimizer.residuals() == pytest.approx(now)
+    train(model, optimizer, 1)
+    assert optimizer.residuals() == pytest.approx(now, rel=1e-6)  # of the weights that the step started from
+    now = {name: penalty.residual(p).item() for name, p in model.named_parameters() if p.ndim == 2}
+    train(model, optimizer, 1, first=1)
+    assert optimizer.residuals() == pytest.approx(now, rel=1e-6)
+    assert list(BortS(model.parameters()).residuals()) == ["0.0", "0.2"]
+    assert BortS(model.parameters(), constraint=0).residuals() == {}
+
+
+def test_schedule_free_keeps_its_average():
+    """A decoupled move shifts y and z alike, so that x, the mean behind them, moves with them and not by more."""
+    cls, _ = ALL["ScheduleFree A"]
+    p = parameter(4, 3)
+    optimizer = cls([p], lr=0.1, constraint=0.3, betas=(0.9, 0.999))
+    optimizer.train()
+    optimizer.step()
+    y, z = p.detach().clone(), optimizer.state[p]["z"].clone()
+    x = (y - 0.1 * z) / 0.9
+    move = 0.1 * 0.3 * equation(y)
+    with torch.no_grad():
+        optimizer._apply_penalties([])
+    torch.testing.assert_close(p.detach(), y - move)
+    torch.testing.assert_close((p.detach() - 0.1 * optimizer.state[p]["z"]) / 0.9, x - move)
+
+
+def test_an_exception_in_the_base_step_gives_the_gradients_back():
+    class Broken(torch.optim.SGD):
+        def step(self, closure=None):
+            raise RuntimeError("broken")
+
+    p = parameter(3, 2)
+    grad = p.grad
+    with pytest.raises(RuntimeError, match="broken"):
+        bortify(Broken)([p], lr=0.1).step()
+    assert p.grad is grad

@@ -1,0 +1,166 @@
+"""Which weights are constrained, each with its reason."""
+
+import pytest
+import timm
+import torch
+from torch import nn
+
+from bort import BortS, param_groups
+from bort.optim import ParamGroups
+
+
+class Everything(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Embedding(9, 8)
+        self.conv = nn.Conv2d(3, 8, 3)
+        self.depthwise = nn.Conv2d(8, 8, 3, groups=8)
+        self.grouped = nn.Conv1d(8, 16, 3, groups=2, bias=False)
+        self.up = nn.ConvTranspose3d(8, 4, 2)
+        self.attention = nn.MultiheadAttention(8, 2, add_bias_kv=True)
+        self.norm = nn.LayerNorm([4, 8])
+        self.batch_norm = nn.BatchNorm2d(8)
+        self.linear = nn.Linear(8, 8)
+        self.position = nn.Parameter(torch.zeros(1, 5, 8))
+        self.frozen = nn.Linear(8, 8).requires_grad_(False)
+        self.head = nn.Linear(8, 3)
+
+
+def decisions(model, **options):
+    return {d.name: d for d in param_groups(model, **options).decisions}
+
+
+def test_every_kind_of_parameter_gets_its_reason():
+    found = {name: (d.constrained, d.reason) for name, d in decisions(Everything()).items()}
+    assert found == {
+        "position": (False, "not a known linear map: position of Everything"),
+        "embed.weight": (False, "embedding: a look-up, not a linear map of its input"),
+        "conv.weight": (True, "convolution"),
+        "conv.bias": (False, "bias"),
+        "depthwise.weight": (True, "depthwise convolution, 8 blocks"),
+        "depthwise.bias": (False, "bias"),
+        "grouped.weight": (True, "grouped convolution, 2 blocks"),
+        "up.weight": (True, "transposed convolution"),
+        "up.bias": (False, "bias"),
+        "attention.in_proj_weight": (True, "attention in-projection, one matrix"),
+        "attention.in_proj_bias": (False, "bias"),
+        "attention.bias_k": (False, "bias"),
+        "attention.bias_v": (False, "bias"),
+        "attention.out_proj.weight": (True, "linear"),
+        "attention.out_proj.bias": (False, "bias"),
+        "norm.weight": (False, "norm"),
+        "norm.bias": (False, "norm"),
+        "batch_norm.weight": (False, "1-dimensional"),
+        "batch_norm.bias": (False, "bias"),
+        "linear.weight": (True, "linear"),
+        "linear.bias": (False, "bias"),
+        "frozen.weight": (False, "frozen"),
+        "frozen.bias": (False, "frozen"),
+        "head.weight": (False, "excluded by 'head.*'"),
+        "head.bias": (False, "bias"),
+    }
+
+
+def test_groups_go_straight_into_an_optimizer():
+    model = Everything()
+    groups = param_groups(model, constraint=0.2, weight_decay=0.05)
+    optimizer = BortS(groups, lr=0.1)
+    by_name = {
+        name: (g["constraint"], g["weight_decay"], g["blocks"], g["transposed"])
+        for g in optimizer.param_groups
+        for name in g["param_names"]
+    }
+    assert by_name["conv.weight"] == (0.2, 0.05, 1, False)
+    assert by_name["depthwise.weight"] == (0.2, 0.05, 8, False)
+    assert by_name["up.weight"] == (0.2, 0.05, 1, True)
+    assert by_name["embed.weight"] == by_name["head.weight"] == by_name["position"] == (0.0, 0.05, 1, False)
+    assert by_name["conv.bias"] == by_name["norm.weight"] == by_name["attention.bias_k"] == (0.0, 0.0, 1, False)
+    assert set(by_name) == {name for name, p in model.named_parameters() if p.requires_grad}
+    assert "depthwise.weight" in optimizer.residuals()
+
+
+def test_fused_qkv_whole_or_split():
+    model = timm.create_model("vit_tiny_patch16_224", depth=1, num_classes=2, img_size=32)
+    name = "blocks.0.attn.qkv.weight"
+    assert decisions(model)[name].blocks == 1
+    assert decisions(model, qkv="split")[name].blocks == 3
+    assert decisions(Everything(), qkv="split")["attention.in_proj_weight"].blocks == 3
+    assert not decisions(model)["pos_embed"].constrained
+    with pytest.raises(ValueError, match="qkv='thirds'"):
+        param_groups(model, qkv="thirds")
+
+
+def test_separate_in_projections():
+    model = nn.Sequential(nn.MultiheadAttention(8, 2, kdim=4, vdim=6))
+    assert [d.name for d in decisions(model).values() if d.constrained] == [
+        "0.q_proj_weight",
+        "0.k_proj_weight",
+        "0.v_proj_weight",
+        "0.out_proj.weight",
+    ]
+
+
+def test_tied_weights_are_listed_once():
+    model = nn.Sequential(nn.Linear(4, 4, bias=False), nn.Linear(4, 4, bias=False))
+    model[1].weight = model[0].weight
+    groups = param_groups(model)
+    assert [d.name for d in groups.decisions] == ["0.weight"]
+    assert groups.decisions[0].constrained
+
+
+@pytest.mark.parametrize("embedding_first", [True, False])
+def test_a_weight_tied_to_an_embedding_is_left_alone(embedding_first):
+    model = nn.ModuleDict()
+    layers = {"embed": nn.Embedding(9, 4), "out": nn.Linear(4, 9, bias=False)}
+    for name in layers if embedding_first else reversed(layers):
+        model[name] = layers[name]
+    model["out"].weight = model["embed"].weight
+    (decision,) = param_groups(model).decisions
+    assert not decision.constrained
+    assert "shared by" in decision.reason
+    assert "embed.weight: embedding" in decision.reason
+
+
+def test_transformers_linear_is_known_as_transposed():
+    from transformers.pytorch_utils import Conv1D
+
+    decision = decisions(nn.Sequential(Conv1D(12, 4)))["0.weight"]
+    assert (decision.constrained, decision.transposed) == (True, True)
+
+
+def test_parametrized_weights_are_not_mistaken_for_the_matrix():
+    model = nn.utils.parametrizations.weight_norm(nn.Linear(3, 4))
+    assert not any(d.constrained for d in param_groups(model).decisions)
+
+
+def test_exclude_takes_shell_patterns():
+    found = decisions(Everything(), exclude=("conv.*", "attention.*", "head.weight"))
+    assert found["conv.weight"].reason == "excluded by 'conv.*'"
+    assert found["attention.in_proj_weight"].reason == "excluded by 'attention.*'"
+    assert found["linear.weight"].constrained
+
+
+def test_the_table_reads():
+    text = str(param_groups(Everything()))
+    line = next(line for line in text.splitlines() if line.startswith("depthwise.weight"))
+    assert line.split()[1:4] == ["8×1×3×3", "yes", "yes"]
+    assert isinstance(param_groups(Everything()), ParamGroups)
+
+
+def test_lazy_models_are_told_to_run_first():
+    with pytest.raises(ValueError, match="'weight' has no shape yet"):
+        param_groups(nn.LazyLinear(3))
+
+
+@pytest.mark.parametrize(
+    "name", ["resnet50", "vgg16", "swin_tiny_patch4_window7_224", "convnext_tiny", "mobilenetv3_small_100"]
+)
+def test_real_networks_have_a_decision_for_every_parameter(name):
+    with torch.device("meta"):
+        model = timm.create_model(name)
+    groups = param_groups(model)
+    assert sum(len(group["params"]) for group in groups) == sum(1 for _ in model.parameters())
+    constrained = {d.name for d in groups.decisions if d.constrained}
+    for path, module in model.named_modules():
+        if isinstance(module, (nn.Conv2d, nn.Linear)) and not path.startswith("head."):
+            assert f"{path}.weight" in constrained
