@@ -98,7 +98,8 @@ def restore(w: Tensor, weight: Tensor, *, transposed: bool = False) -> Tensor:
 def target(w: Tensor, scale: Scale) -> float | Tensor:
     """s of WᵀW = s·I: the number given, or (blocks, 1, 1) values of (mean row norm)², not differentiated through."""
     if scale == "adaptive":
-        return w.detach().norm(dim=-1, keepdim=True).mean(dim=-2, keepdim=True).square()
+        norms: Tensor = torch.linalg.vector_norm(w.detach(), dim=-1, keepdim=True)
+        return norms.mean(dim=-2, keepdim=True).square()
     return float(scale)
 
 

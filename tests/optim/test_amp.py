@@ -1,4 +1,4 @@
-"""GradScaler, with optimizers that unscale by themselves (fused) and with those that do not. The GPU version: test_cuda."""
+"""GradScaler, with optimizers that unscale by themselves (fused) and with those that do not. On a GPU: test_cuda."""
 
 import pytest
 import torch

@@ -171,13 +171,13 @@ def test_maximize_climbs_the_loss_but_not_the_penalty(decoupled):
 @pytest.mark.parametrize("decoupled", [False, True])
 @pytest.mark.parametrize("mode", ["full", "rows"])
 def test_differentiable_steps_can_be_differentiated(decoupled, mode):
-    """gradcheck through two steps, with respect to the starting weight."""
+    """gradcheck through two steps, with respect to weight and gradient. (torch detaches SGD's first momentum.)"""
 
     def after(start, grad):
         p = start.clone()
         p.grad = grad
         optimizer = BortS(
-            [p], lr=0.1, momentum=0.9, differentiable=True, constraint=0.3, decoupled=decoupled, mode=mode
+            [p], lr=0.1, weight_decay=0.01, differentiable=True, constraint=0.3, decoupled=decoupled, mode=mode
         )
         optimizer.step()
         optimizer.step()

@@ -17,7 +17,7 @@ def __getattr__(name: str) -> Any:
     if name != "BortL":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
-        from timm.optim import Lamb
+        from timm.optim.lamb import Lamb
     except ImportError as error:
         raise ImportError(
             'BortL is built on timm\'s LAMB, and timm is not installed: pip install "bort[vision]"'

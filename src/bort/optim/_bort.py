@@ -29,6 +29,7 @@ class Bort(Optimizer):
 
     _base_step: ClassVar[Callable[[Optimizer], Any]]
     _decoupled: ClassVar[bool]
+    _writes_gradients: ClassVar[bool]
 
     def __init__(
         self,
@@ -50,8 +51,10 @@ class Bort(Optimizer):
             "precision": precision,
             **_settings.LAYOUT,
         }
-        self._residuals: dict[int, Tensor] = {}
         super().__init__(*args, **kwargs)
+        self._residuals: dict[int, Tensor] = {}
+        for index, group in enumerate(self.param_groups):
+            _settings.warn(group, index, stacklevel=3)
         wanted = [group for group in self.param_groups if group["constraint"]]
         if wanted and not any(True for group in wanted for _ in _settings.constrained(group)):
             warnings.warn(
@@ -71,7 +74,8 @@ class Bort(Optimizer):
         except Exception:
             self.param_groups.pop()  # refused: leave the optimizer as it was
             raise
-        _settings.warn(self.param_groups[index], index, stacklevel=5)
+        if "_residuals" in self.__dict__:  # added later by the user; __init__ has its own warnings, at the user's line
+            _settings.warn(self.param_groups[index], index, stacklevel=3)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         # Also reached through load_state_dict: a checkpoint of the plain optimizer leaves our settings as they are now.
@@ -95,13 +99,15 @@ class Bort(Optimizer):
         try:
             with torch.set_grad_enabled(self.defaults.get("differentiable", False)):
                 self._apply_penalties(lent)
+            if self._writes_gradients:
+                self._lend_copies(lent)
             type(self)._base_step(self)
         finally:
             for p, grad in lent:
                 p.grad = grad
         return loss
 
-    @torch.compiler.disable(recursive=False)  # the decisions stay in Python; what they call is compiled
+    @torch.compiler.disable(recursive=False)  # type: ignore[no-untyped-call, untyped-decorator]  # decisions stay in Python; what they call is compiled
     def _apply_penalties(self, lent: list[tuple[Tensor, Tensor]]) -> None:
         """Move decoupled weights; lend coupled ones a penalised gradient, and note in ``lent`` what to give back.
 
@@ -128,6 +134,15 @@ class Bort(Optimizer):
             else:
                 lent.append((p, p.grad))
                 p.grad = self._couple(p.grad, direction * (-strength if group.get("maximize") else strength))
+
+    def _lend_copies(self, lent: list[tuple[Tensor, Tensor]]) -> None:
+        """timm's LAMB clips the gradients in place; ours gives it copies to clip."""
+        have = {p for p, _ in lent}
+        for group in self.param_groups:
+            for p in group["params"]:
+                if p.grad is not None and p not in have:
+                    lent.append((p, p.grad))
+                    p.grad = p.grad.clone()
 
     def _couple(self, grad: Tensor, addition: Tensor) -> Tensor:
         # A fused optimizer under GradScaler gets gradients that are still multiplied by grad_scale, and divides itself.

@@ -53,7 +53,7 @@ def bortify(cls: type[Optimizer]) -> type[Any]:
             f"{cls.__name__} evaluates its closure several times a step: the penalty has no one place in it"
         )
     decoupled = not issubclass(cls, SGD)
-    made = _BortClass(
+    return _BortClass(
         _name(cls),
         (Bort, cls),
         {
@@ -62,10 +62,10 @@ def bortify(cls: type[Optimizer]) -> type[Any]:
             "__signature__": _with_settings(signature, decoupled),
             "_base_step": staticmethod(step),
             "_decoupled": decoupled,
+            "_writes_gradients": cls.__module__ == "timm.optim.lamb",
             "base": cls,
         },
     )
-    return made
 
 
 def _name(cls: type[Optimizer]) -> str:
@@ -76,7 +76,8 @@ def _name(cls: type[Optimizer]) -> str:
 def _without_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
     # torch wraps the step of a class in its hooks when the first instance is made. Ours is wrapped too: calling the
     # wrapped one from it would run every hook twice.
-    return inspect.unwrap(step, stop=lambda f: not getattr(f, "hooked", False))
+    unwrapped: Callable[..., Any] = inspect.unwrap(step, stop=lambda f: not getattr(f, "hooked", False))
+    return unwrapped
 
 
 def _with_settings(signature: inspect.Signature, decoupled: bool) -> inspect.Signature:
@@ -91,4 +92,4 @@ def _reduce(cls: _BortClass) -> tuple[Callable[..., Any], tuple[type[Optimizer]]
     return bortify, (cls.base,)
 
 
-copyreg.pickle(_BortClass, _reduce)  # type: ignore[arg-type]
+copyreg.pickle(_BortClass, _reduce)

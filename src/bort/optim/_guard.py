@@ -64,4 +64,5 @@ def spectral_norm(d: Tensor) -> Tensor:
     for _ in range(_ITERATIONS):
         x = x / torch.linalg.vector_norm(x, dim=-2, keepdim=True).clamp(min=tiny)
         x = d @ x
-    return torch.linalg.vector_norm(x, dim=-2, keepdim=True).amax(dim=-1, keepdim=True)
+    sizes: Tensor = torch.linalg.vector_norm(x, dim=-2, keepdim=True)
+    return sizes.amax(dim=-1, keepdim=True)

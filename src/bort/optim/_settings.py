@@ -97,8 +97,8 @@ def warn(group: dict[str, Any], index: int, stacklevel: int) -> None:
     if group["scale"] != "adaptive" and decay and decay >= constraint * group["scale"]:
         warnings.warn(
             f"param group {index}: weight decay {decay:g} ≥ constraint {constraint:g}: the two balance at σ² = "
-            f"{group['scale']:g} − {decay:g}/{constraint:g} = {group['scale'] - decay / constraint:.3g} ≤ 0, so these weights go to zero. "
-            "Lower weight_decay or raise constraint.",
+            f"{group['scale']:g} − {decay:g}/{constraint:g} = {group['scale'] - decay / constraint:.3g} ≤ 0, "
+            "so these weights go to zero. Lower weight_decay or raise constraint.",
             stacklevel=stacklevel,
         )
     rate = lr * constraint * group["every"] / (1 - momentum)

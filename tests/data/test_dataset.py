@@ -1,0 +1,24 @@
+import pytest
+import torch
+
+from bort import data
+
+
+def test_mnist5k_is_balanced_disjoint_and_normalised():
+    digits = data.load("mnist5k")
+    assert digits.train_images.shape == (4000, 1, 28, 28)
+    assert digits.test_images.shape == (1000, 1, 28, 28)
+    assert digits.train_images.dtype == torch.uint8
+    assert torch.equal(digits.train_labels.bincount(), torch.full((10,), 400))
+    assert torch.equal(digits.test_labels.bincount(), torch.full((10,), 100))
+    assert digits.classes == 10
+    seen = {image.numpy().tobytes() for image in digits.train_images}
+    assert not any(image.numpy().tobytes() in seen for image in digits.test_images)
+    x = digits.normalise(digits.train_images)
+    assert abs(x.mean().item()) < 1e-5
+    assert abs(x.std().item() - 1) < 1e-5
+
+
+def test_unknown_names_are_said():
+    with pytest.raises(ValueError, match="no data set is called 'imagenet'"):
+        data.load("imagenet")

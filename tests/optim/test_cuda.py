@@ -1,0 +1,200 @@
+"""What only a GPU can show: fused kernels, captured graphs, no host synchronisation, tensor-core precision."""
+
+import pytest
+import torch
+from torch import nn
+
+from bort import BortA, BortS, bortify, penalty
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+
+CASES = [
+    (BortS, {"lr": 0.05, "momentum": 0.9}),
+    (BortA, {"lr": 0.01}),
+    (bortify(torch.optim.Adam), {"lr": 0.01, "decoupled": False}),
+]
+
+
+def model():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Conv2d(3, 16, 3), nn.ReLU(), nn.Flatten(), nn.Linear(16 * 36, 10)).cuda()
+
+
+def step_gradients(net, seed):
+    generator = torch.Generator("cuda").manual_seed(seed)
+    for p in net.parameters():
+        grad = torch.randn(p.shape, device="cuda", generator=generator) * 0.1
+        if p.grad is None:
+            p.grad = grad
+        else:
+            p.grad.copy_(grad)
+
+
+def run(cls, options, steps=10):
+    net = model()
+    optimizer = cls(net.parameters(), constraint=0.4, **options)
+    for step in range(steps):
+        step_gradients(net, step)
+        optimizer.step()
+    return [p.detach().clone() for p in net.parameters()], optimizer
+
+
+@pytest.mark.parametrize("fast", [{"foreach": False}, {"foreach": True}, {"fused": True}], ids=str)
+@pytest.mark.parametrize(("cls", "options"), CASES)
+def test_constraint_zero_is_the_base_to_the_bit(cls, options, fast):
+    options = {key: value for key, value in options.items() if key != "decoupled"}
+    ours, theirs = model(), model()
+    first, second = (
+        cls(ours.parameters(), constraint=0, **options, **fast),
+        cls.base(theirs.parameters(), **options, **fast),
+    )
+    for step in range(50):
+        step_gradients(ours, step)
+        step_gradients(theirs, step)
+        first.step()
+        second.step()
+    assert all(torch.equal(a, b) for a, b in zip(ours.parameters(), theirs.parameters(), strict=True))
+
+
+@pytest.mark.parametrize(("cls", "options"), CASES)
+def test_cuda_equals_cpu(cls, options):
+    on_cuda, _ = run(cls, options | {"fused": True})
+    net = model().cpu()
+    optimizer = cls(net.parameters(), constraint=0.4, **options)
+    for step in range(10):
+        reference = model()
+        step_gradients(reference, step)
+        for p, q in zip(net.parameters(), reference.parameters(), strict=True):
+            p.grad = q.grad.cpu()
+        optimizer.step()
+    for a, b in zip(on_cuda, net.parameters(), strict=True):
+        torch.testing.assert_close(a.cpu(), b.detach(), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode")
+@pytest.mark.parametrize(("cls", "options"), CASES)
+def test_a_step_never_waits_for_the_device(cls, options):
+    net = model()
+    optimizer = cls(net.parameters(), constraint=0.4, fused=True, **options)
+    step_gradients(net, 0)
+    optimizer.step()
+    try:
+        torch.cuda.set_sync_debug_mode("error")
+        optimizer.step()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+def test_the_guard_works_without_looking():
+    torch.manual_seed(0)
+    p = nn.Parameter(torch.randn(4096, 768, device="cuda"))
+    optimizer = BortS([p], lr=1.0, constraint=0.1)
+    for _ in range(100):
+        p.grad = torch.zeros_like(p)
+        optimizer.step()
+    sigma = torch.linalg.svdvals(p.detach().double())
+    assert sigma.min() > 0.95
+    assert sigma.max() < 1.05
+
+
+@pytest.mark.parametrize(("cls", "options"), CASES)
+def test_a_captured_step_replays_right(cls, options):
+    """Captured once and replayed with new gradients and a new lr, against the eager optimizer."""
+    extra = {"lr": torch.tensor(options["lr"], device="cuda"), "fused": True}
+    if cls is not BortS:
+        extra["capturable"] = True
+    eager, captured = model(), model()
+    plain = cls(eager.parameters(), constraint=0.4, **(options | extra))
+    graphed = cls(captured.parameters(), constraint=0.4, **(options | extra | {"lr": extra["lr"].clone()}))
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for step in range(3):
+            step_gradients(captured, step)
+            graphed.step()
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        graphed.step()
+    for step in range(8):
+        lr = options["lr"] / (1 + step)
+        plain.param_groups[0]["lr"].fill_(lr if step >= 3 else options["lr"])
+        step_gradients(eager, step)
+        plain.step()
+        if step >= 3:
+            graphed.param_groups[0]["lr"].fill_(lr)
+            step_gradients(captured, step)
+            graph.replay()
+    for a, b in zip(eager.parameters(), captured.parameters(), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-6)
+    assert graphed.residuals() == pytest.approx(plain.residuals(), rel=1e-3)
+
+
+@pytest.mark.filterwarnings("ignore:The CUDA Graph is empty")
+def test_every_refuses_to_be_captured():
+    net = model()
+    optimizer = BortS(net.parameters(), lr=0.1, every=2)
+    step_gradients(net, 0)
+    optimizer.step()
+    with pytest.raises(RuntimeError, match="every=2 cannot be captured"), torch.cuda.graph(torch.cuda.CUDAGraph()):
+        optimizer.step()
+    torch.cuda.synchronize()
+
+
+@pytest.mark.parametrize("fused", [False, True])
+@pytest.mark.parametrize(("cls", "options"), CASES)
+def test_grad_scaler(cls, options, fused):
+    """The same weights as without scaling, and not a bit moved by a step with inf."""
+    results = []
+    for scale in (1.0, 2.0**14):
+        net = model()
+        optimizer = cls(net.parameters(), constraint=0.4, fused=fused, **options)
+        scaler = torch.amp.GradScaler("cuda", init_scale=scale, growth_interval=10_000)
+        for step in range(4):
+            optimizer.zero_grad(set_to_none=False)
+            x = torch.randn(8, 3, 8, 8, device="cuda", generator=torch.Generator("cuda").manual_seed(step))
+            scaler.scale(net(x).square().mean()).backward()
+            if step == 2:
+                net[0].weight.grad[0, 0, 0, 0] = torch.inf
+                before = [p.detach().clone() for p in net.parameters()]
+            scaler.step(optimizer)
+            if step == 2:
+                assert all(torch.equal(a, b) for a, b in zip(before, net.parameters(), strict=True))
+                scaler = torch.amp.GradScaler("cuda", init_scale=scale, growth_interval=10_000)
+                continue
+            scaler.update()
+        results.append([p.detach().clone() for p in net.parameters()])
+    for a, b in zip(*results, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-6)
+
+
+def test_precision_is_the_penaltys_own():
+    """ "high" rounds the products to TF32, and leaves the program's own setting alone."""
+    torch.manual_seed(0)
+    start = torch.randn(512, 512, device="cuda") / 16
+    exact = penalty.gradient(start.double())
+    errors = {}
+    for precision in ("highest", "high"):
+        p = nn.Parameter(start.clone())
+        p.grad = torch.zeros_like(p)
+        BortS([p], lr=1e-3, constraint=1.0, precision=precision).step()
+        moved = (start - p.detach()).double() / 1e-3
+        errors[precision] = ((moved - exact).norm() / exact.norm()).item()
+        assert torch.get_float32_matmul_precision() == "highest"
+    assert errors["highest"] < errors["high"] < 1e-2
+
+
+@pytest.mark.parametrize("channels_last", [False, True])
+def test_half_and_channels_last_weights(channels_last):
+    layout = torch.channels_last if channels_last else torch.contiguous_format
+    torch.manual_seed(0)
+    start = (torch.randn(32, 16, 3, 3, device="cuda") / 8).to(memory_format=layout)
+    for dtype, tolerance in ((torch.bfloat16, 2e-2), (torch.float16, 4e-3), (torch.float64, 1e-10)):
+        p = nn.Parameter(start.to(dtype))
+        p.grad = torch.zeros_like(p)
+        before = p.detach().double()
+        BortS([p], lr=1e-2, constraint=1.0).step()
+        torch.testing.assert_close(
+            p.detach().double(), before - 1e-2 * penalty.gradient(before), rtol=tolerance, atol=tolerance
+        )
+        assert p.is_contiguous(memory_format=layout)

@@ -1,0 +1,27 @@
+"""timm knows the Bort optimizers by name, whichever of the two is imported first."""
+
+import subprocess
+import sys
+
+import pytest
+
+USE = """
+import torch
+from timm.optim import create_optimizer_v2
+for name in ("borts", "borta", "bortl"):
+    optimizer = create_optimizer_v2(torch.nn.Linear(3, 2), opt=name, lr=0.1, weight_decay=0.01, constraint=0.25)
+    print(type(optimizer).__name__, *(group["constraint"] for group in optimizer.param_groups))
+"""
+
+
+@pytest.mark.parametrize("imports", ["import bort", "import timm.optim, bort", "import bort, timm, bort"])
+def test_names_are_registered_in_either_order(imports):
+    result = subprocess.run([sys.executable, "-c", imports + USE], capture_output=True, text=True, check=True)
+    assert result.stdout.splitlines() == ["BortS 0.25 0.25", "BortA 0.25 0.25", "BortL 0.25 0.25"]
+    assert "already registered" not in result.stderr
+
+
+def test_the_watcher_steps_aside():
+    code = "import sys, bort, timm.optim; print(len([f for f in sys.meta_path if 'bort' in str(type(f))]))"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "0"
