@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import torch
@@ -38,7 +37,7 @@ def run(epochs: int, seed: int) -> None:
     accuracies: dict[str, float] = {}
     runs: dict[str, Callable[..., torch.optim.Optimizer]] = {
         "SGD": torch.optim.SGD,
-        "Bort-S": partial(BortS, constraint=0.1),
+        "Bort-S": lambda params, **recipe: BortS(params, constraint=0.1, **recipe),
     }
     for name, optimizer_class in runs.items():
         torch.manual_seed(seed)
