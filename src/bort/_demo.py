@@ -16,17 +16,14 @@ from bort import data, nets
 from bort.measure import audit, compare
 from bort.optim import BortS
 
-RECIPE: dict[str, Any] = {
-    "lr": 0.01,
-    "momentum": 0.9,
-    "weight_decay": 0.01,
-}  # Table 1, and the momentum it leaves unsaid
+# Table 1, and the momentum that it leaves unsaid
+RECIPE: dict[str, Any] = {"lr": 0.01, "momentum": 0.9, "weight_decay": 0.01}
 BATCH = 64
 
 
 def run(epochs: int, seed: int) -> None:
     """What `bort demo` shows."""
-    console = Console(highlight=False)
+    console = Console(highlight=False, soft_wrap=True)
     settings = ", ".join(f"{key}={value}" for key, value in RECIPE.items())
     console.print("[bold]LeNet on 4,000 digits, tested on 1,000 others.[/] The only difference is one line:")
     console.print(f"  SGD     torch.optim.SGD(model.parameters(), {settings})")

@@ -4,7 +4,7 @@ import inspect
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
@@ -27,7 +27,6 @@ def equation(w):
 
 
 @given(st.integers(1, 6), st.integers(1, 6), st.floats(1e-4, 0.3), st.floats(0, 1), st.integers(0, 99))
-@settings(deadline=None)
 def test_borts_is_the_papers_equation(m, n, lr, constraint, seed):
     p = parameter(m, n, 2, seed=seed)
     expected = p.detach() - lr * p.grad - lr * constraint * equation(p)

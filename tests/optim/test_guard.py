@@ -41,7 +41,7 @@ def test_a_normal_embedding_comes_to_the_constraint(momentum, steps):
     st.sampled_from(["full", "rows", "columns"]),
     st.sampled_from([1.0, 4.0]),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_no_init_and_no_rate_diverges(m, n, size, rate, momentum, mode, scale):
     torch.manual_seed(0)
     start = torch.randn(m, n, dtype=torch.float64) * 10.0**size
@@ -54,7 +54,7 @@ def test_no_init_and_no_rate_diverges(m, n, size, rate, momentum, mode, scale):
 
 @pytest.mark.filterwarnings("ignore:param group 0")
 @given(st.sampled_from(["l1-full", "l1-rows", "l1-columns"]), st.floats(-2, 2))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_sign_modes_stay_bounded(mode, rate):
     torch.manual_seed(0)
     start = 10 * torch.randn(8, 6, dtype=torch.float64)
@@ -64,7 +64,7 @@ def test_sign_modes_stay_bounded(mode, rate):
 
 
 @given(st.integers(1, 40), st.integers(1, 40), st.floats(0.001, 0.999), st.floats(0.05, 0.999), st.integers(0, 99))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_a_stable_step_is_untouched_to_the_bit(m, n, a, fraction, seed):
     """Largest σ² anywhere below its limit s + 2/a: the factor is exactly one, also where ‖D‖_F says nothing."""
     torch.manual_seed(seed)
@@ -89,7 +89,6 @@ def test_the_plain_step_is_what_is_left():
 
 
 @given(st.integers(2, 60), st.integers(0, 99))
-@settings(deadline=None)
 def test_the_estimate_is_below_the_norm_and_near_it(k, seed):
     torch.manual_seed(seed)
     d = torch.randn(3, k, k, dtype=torch.float64)

@@ -1,0 +1,10 @@
+"""One thread a process: the tests run in several, and their matrices are small."""
+
+import torch
+from hypothesis import settings
+
+torch.set_num_threads(1)
+
+# Slow machines are no reason to fail, and a red test must be red again when it is run again.
+settings.register_profile("bort", deadline=None, derandomize=True, database=None)
+settings.load_profile("bort")
