@@ -21,6 +21,19 @@ def test_names_are_registered_in_either_order(imports):
     assert "already registered" not in result.stderr
 
 
+def test_asking_for_timm_is_not_importing_it():
+    code = "import bort, importlib.util; importlib.util.find_spec('timm.optim')" + USE
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.splitlines()[0] == "BortS 0.25 0.25"
+
+
+@pytest.mark.parametrize("stub", ["types.ModuleType('timm.optim')", "None"])
+def test_a_timm_without_a_registry_or_without_optim_is_left_alone(stub):
+    code = f"import sys, types; sys.modules['timm.optim'] = {stub}; import bort; print('fine')"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "fine"
+
+
 def test_the_watcher_steps_aside():
     code = "import sys, bort, timm.optim; print(len([f for f in sys.meta_path if 'bort' in str(type(f))]))"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -17,36 +17,44 @@ _TARGET = "timm.optim"
 
 
 def register_when_imported() -> None:
-    if _TARGET in sys.modules:
+    if sys.modules.get(_TARGET) is not None:
         _register(sys.modules[_TARGET])
     elif not any(isinstance(finder, _Watcher) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Watcher())
 
 
 class _Watcher(MetaPathFinder):
-    """Waits for ``import timm.optim``, then steps aside and lets the real import run, with the registration after it."""
+    """Waits for ``import timm.optim`` and lets the real import run, with the registration after it."""
+
+    _looking = False
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if fullname != _TARGET:
+        if fullname != _TARGET or self._looking:
             return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(fullname)
+        self._looking = True  # the question goes on to the other finders
+        try:
+            spec = importlib.util.find_spec(fullname)
+        finally:
+            self._looking = False
         if spec is not None and spec.loader is not None:
-            spec.loader = _RegisterAfter(spec.loader)
+            spec.loader = _RegisterAfter(spec.loader, self)
         return spec
 
 
 class _RegisterAfter(Loader):
-    def __init__(self, loader: Loader) -> None:
+    def __init__(self, loader: Loader, watcher: _Watcher) -> None:
         self._loader = loader
+        self._watcher = watcher
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
         return self._loader.create_module(spec)
 
     def exec_module(self, module: ModuleType) -> None:
         self._loader.exec_module(module)
+        if self._watcher in sys.meta_path:
+            sys.meta_path.remove(self._watcher)
         if module.__spec__ is not None:
             module.__spec__.loader = self._loader
         module.__loader__ = self._loader
@@ -54,7 +62,9 @@ class _RegisterAfter(Loader):
 
 
 def _register(timm_optim: ModuleType) -> None:
-    registry = timm_optim._optim_factory.default_registry
+    registry = getattr(getattr(timm_optim, "_optim_factory", None), "default_registry", None)
+    if registry is None:
+        return  # timm before 1.0.12 has no registry; its users still have bort.BortS itself
     for name, base, momentum in (("BortS", "SGD", True), ("BortA", "AdamW", False), ("BortL", "LAMB", False)):
         if name.lower() not in registry.list_optimizers():
             registry.register(
@@ -65,5 +75,6 @@ def _register(timm_optim: ModuleType) -> None:
                     has_eps=not momentum,
                     has_momentum=momentum,
                     has_betas=not momentum,
+                    defaults={"nesterov": True} if momentum else None,  # as timm's own "sgd"
                 )
             )

@@ -102,6 +102,33 @@ def test_the_model_is_left_as_it_was():
         assert torch.equal(value, state[name])
 
 
+def test_half_precision_and_attention_models():
+    assert audit(nn.Linear(4, 3).bfloat16(), torch.randn(5, 4).bfloat16())["weight"].ratio > 0
+
+    class Attention(nn.Module):
+        def __init__(self, **options):
+            super().__init__()
+            self.attention = nn.MultiheadAttention(4, 2, **options)
+
+        def forward(self, x):
+            other = x[..., : self.attention.kdim]
+            return self.attention(query=x, key=other, value=other)[0]
+
+    x = torch.randn(3, 2, 4)
+    assert audit(Attention(), x)["attention.in_proj_weight"].ratio > 0
+    assert audit(Attention(kdim=3, vdim=3), x)["attention.k_proj_weight"].ratio is None
+
+
+def test_a_weight_tied_across_modules_counts_the_inputs_of_both():
+    first, second = nn.Linear(4, 4), nn.Linear(4, 4)
+    second.weight = first.weight
+    x = torch.randn(6, 4)
+    (row,) = audit(nn.Sequential(first, second), x)
+    w = first.weight.detach()
+    z = torch.cat([x, first(x).detach()])
+    assert row.ratio == pytest.approx(((z - z @ w.T @ w).norm() / z.norm()).item(), rel=1e-4)
+
+
 def test_shared_layers_are_listed_once_and_count_every_use():
     shared = nn.Linear(4, 4)
     model = nn.Sequential(shared, nn.ReLU(), shared)

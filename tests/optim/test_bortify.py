@@ -69,9 +69,6 @@ def test_what_cannot_be_bortified_is_said():
 
 
 def test_subclasses_of_a_bort_class_work():
-    class Mine(BortS):
-        pass
-
     p = torch.nn.Parameter(torch.randn(3, 2))
     p.grad = torch.zeros(3, 2)
     optimizer = Mine([p], lr=0.1)
@@ -80,6 +77,29 @@ def test_subclasses_of_a_bort_class_work():
     before = p.detach().clone()
     optimizer.step()
     assert calls == [1]
+    torch.testing.assert_close(p.detach(), before - 0.01 * bort.penalty.gradient(before))
+
+
+class Mine(BortS):
+    """At module level, where pickle finds it by its own name."""
+
+
+def test_a_users_subclass_pickles_as_itself():
+    assert pickle.loads(pickle.dumps(Mine)) is Mine
+    assert type(pickle.loads(pickle.dumps(Mine([torch.nn.Parameter(torch.ones(2, 2))], lr=0.1)))) is Mine
+
+
+def test_a_step_without_closure_can_be_bortified():
+    class Plain(torch.optim.SGD):
+        def step(self):
+            for group in self.param_groups:
+                for p in group["params"]:
+                    p.data -= group["lr"] * p.grad
+
+    p = torch.nn.Parameter(torch.randn(3, 2))
+    p.grad = torch.zeros(3, 2)
+    before = p.detach().clone()
+    bortify(Plain)([p], lr=0.1).step()
     torch.testing.assert_close(p.detach(), before - 0.01 * bort.penalty.gradient(before))
 
 

@@ -140,6 +140,26 @@ def test_exclude_takes_shell_patterns():
     assert found["linear.weight"].constrained
 
 
+def test_exclude_can_be_one_pattern_and_looks_through_wrappers():
+    model = nn.Sequential()
+    model.module = nn.Module()
+    model.module.head = nn.Linear(3, 2)
+    model.module.body = nn.Linear(3, 3)
+    found = decisions(model, exclude="head.*")
+    assert found["module.head.weight"].reason == "excluded by 'head.*'"
+    assert found["module.body.weight"].constrained
+
+
+def test_a_pattern_that_matches_nothing_is_announced():
+    with pytest.warns(UserWarning, match=r"no parameter's name matches 'fc9\.\*'"):
+        param_groups(Everything(), exclude=("head.*", "fc9.*"))
+
+
+def test_interleaved_qkv_is_not_cut_in_thirds():
+    model = nn.ModuleDict({"query_key_value": nn.Linear(4, 12)})
+    assert decisions(model, qkv="split")["query_key_value.weight"].blocks == 1
+
+
 def test_the_table_reads():
     text = str(param_groups(Everything()))
     line = next(line for line in text.splitlines() if line.startswith("depthwise.weight"))

@@ -38,14 +38,23 @@ def test_a_normal_embedding_comes_to_the_constraint(momentum, steps):
     st.floats(-3, 6),
     st.floats(-4, 3),
     st.sampled_from([0.0, 0.5, 0.9]),
+    st.booleans(),
+    st.sampled_from([1, 3]),
     st.sampled_from(["full", "rows", "columns"]),
     st.sampled_from([1.0, 4.0]),
 )
 @settings(max_examples=60)
-def test_no_init_and_no_rate_diverges(m, n, size, rate, momentum, mode, scale):
+def test_no_init_and_no_rate_diverges(m, n, size, rate, momentum, nesterov, every, mode, scale):
     torch.manual_seed(0)
     start = torch.randn(m, n, dtype=torch.float64) * 10.0**size
-    w = descend(BortS, start, 60, constraint=10.0**rate, momentum=momentum, mode=mode, scale=scale)
+    options = {
+        "momentum": momentum,
+        "nesterov": nesterov and momentum > 0,
+        "every": every,
+        "mode": mode,
+        "scale": scale,
+    }
+    w = descend(BortS, start, 60, constraint=10.0**rate, **options)
     assert torch.isfinite(w).all()
     # bounded by where it came from, and by a few times its target when it came from below
     limit = max(start.norm(), (max(m, n) * scale) ** 0.5)
@@ -103,7 +112,7 @@ def test_the_estimate_is_below_the_norm_and_near_it(k, seed):
 def test_the_limit_with_momentum_is_on_the_safe_side(nesterov):
     """σ alone, in plain Python: from rest, everything up to a·(σ² − s) = 2/(1 + 1.6μ) comes down."""
     for momentum in (0.01, 0.1, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.99):
-        limit, _ = _guard.limits(momentum)
+        limit = _guard.limits(momentum, nesterov=nesterov).step
         for fraction in (0.5, 0.8, 0.9, 0.97, 1.0):
             a, velocity = 0.01, 0.0
             sigma = start = (1 + fraction * limit / a) ** 0.5
@@ -112,6 +121,60 @@ def test_the_limit_with_momentum_is_on_the_safe_side(nesterov):
                 velocity = momentum * velocity + force
                 sigma -= force + momentum * velocity if nesterov else velocity
                 assert abs(sigma) < 2 * start, (momentum, fraction)
+
+
+@pytest.mark.filterwarnings("ignore:Detected call of `lr_scheduler")
+@pytest.mark.parametrize("warmup", [1, 10, 100])
+def test_a_warm_up_does_not_release_what_momentum_has_stored(warmup):
+    """At lr ≈ 0 the penalty enters the momentum at full length; the guard judges it by the lr that is to come."""
+    torch.manual_seed(0)
+    p = torch.nn.Parameter(torch.randn(500, 64))
+    start = p.norm().item()
+    optimizer = BortS([p], lr=0.1, momentum=0.9, constraint=0.1)
+    scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1.0, step / warmup))
+    for _ in range(200):
+        p.grad = torch.zeros_like(p)
+        optimizer.step()
+        scheduler.step()
+        assert p.norm().item() <= 1.5 * start
+
+
+@pytest.mark.parametrize(("momentum", "every"), [(0.9, 4), (0.95, 10), (0.99, 10)])
+def test_momentum_carries_a_kth_step_penalty_on(momentum, every):
+    torch.manual_seed(0)
+    start = 3 * torch.randn(20, 10, dtype=torch.float64)
+    p = torch.nn.Parameter(start.clone())
+    optimizer = BortS([p], lr=0.1, momentum=momentum, every=every, constraint=5e-3)
+    for _ in range(300):
+        p.grad = torch.zeros_like(p)
+        optimizer.step()
+        assert torch.linalg.matrix_norm(p.detach(), 2) <= 1.5 * torch.linalg.matrix_norm(start, 2)
+
+
+@pytest.mark.filterwarnings("ignore:param group 0")
+@pytest.mark.parametrize("mode", ["full", "rows"])
+@pytest.mark.parametrize("shape", [(10, 40), (40, 10)])
+def test_an_adaptive_target_stays_bounded(mode, shape):
+    torch.manual_seed(0)
+    for size in (0.1, 10.0, 663.0):
+        start = size * torch.randn(*shape)
+        w = descend(BortS, start, 300, constraint=1e-3, mode=mode, scale="adaptive")
+        assert w.norm() <= 1.1 * start.norm()
+
+
+@pytest.mark.parametrize("size", [1e6, 1e12, 1e16])
+def test_huge_weights_do_not_overflow(size):
+    torch.manual_seed(0)
+    start = size * torch.randn(30, 20)
+    w = descend(BortS, start, 5, constraint=0.1)
+    assert torch.isfinite(w).all()
+    assert w.norm() < start.norm()
+
+
+def test_half_precision_weights_do_not_overflow():
+    torch.manual_seed(0)
+    w = descend(BortS, torch.randn(5000, 32).half(), 5, lr=1e-5, decoupled=True)  # WWᵀW is 70 times the largest half
+    assert torch.isfinite(w).all()
 
 
 def test_other_optimizers_are_guarded_too():

@@ -244,6 +244,18 @@ def test_mixed_dtypes_and_channels_last(cls):
 
 
 @EACH
+def test_inference_mode_leaves_the_optimizer_usable(cls, options):
+    model = net()
+    optimizer = cls(model.parameters(), **options)
+    with torch.inference_mode():
+        optimizer.residuals()
+    train(model, optimizer, 2)
+    with torch.inference_mode():
+        optimizer.residuals()
+    train(model, optimizer, 2)
+
+
+@EACH
 def test_printing_shows_the_constraint(cls, options):
     text = repr(cls(net().parameters(), constraint=0.125, **options))
     assert text.startswith(f"{cls.__name__} (")

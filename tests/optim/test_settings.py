@@ -79,6 +79,13 @@ def test_a_rate_that_overshoots_is_announced_with_its_number():
         BortA(net().parameters(), lr=0.5, weight_decay=0.0, constraint=0.4, every=10)
 
 
+def test_an_adaptive_target_that_cannot_be_met_is_said():
+    with pytest.raises(ValueError, match=r"scale='adaptive' with mode='columns' in param group 0"):
+        BortS(net().parameters(), lr=0.1, scale="adaptive", mode="columns")
+    with pytest.warns(UserWarning, match=r"more rows than columns \('0.weight'\) shrink to zero"):
+        BortS(net().named_parameters(), lr=0.1, scale="adaptive")
+
+
 def test_nothing_to_constrain_is_announced():
     with pytest.warns(UserWarning, match="BortS has nothing to constrain: none of its 2 parameters"):
         BortS([nn.Parameter(torch.ones(3)), nn.Parameter(torch.ones(()))], lr=0.1)

@@ -105,14 +105,19 @@ def audit(model: nn.Module, x: Tensor | None = None) -> Audit:
     With a batch of inputs ``x`` the model is run once, in eval mode, and the reconstruction ratio of each layer is
     measured on what that layer really receives. The model is left as it was: modes, gradients, hooks.
     """
-    found: dict[Tensor, tuple[str, nn.Module, LinearMap]] = {}
+    uses: list[Use] = []
     for prefix, module in model.named_modules():
         for name, p in module.named_parameters(prefix, recurse=False):
             linear = linear_map(name, p, module)
             if linear is not None and p.is_floating_point() and p.numel():
-                found.setdefault(p, (name, module, linear))
-    ratios = {} if x is None else _ratios(model, x, found)
-    return Audit(tuple(_layer(name, p, linear, ratios.get(p)) for p, (name, _, linear) in found.items()))
+                uses.append((p, name, module, linear))
+    ratios = {} if x is None else _ratios(model, x, uses)
+    first = {p: (name, linear) for p, name, _, linear in reversed(uses)}  # a shared weight goes by its first name
+    return Audit(tuple(_layer(name, p, linear, ratios.get(p)) for p, (name, linear) in reversed(first.items())))
+
+
+Use = tuple[Tensor, str, nn.Module, LinearMap]
+"""A weight in one of the modules that use it."""
 
 
 def _layer(name: str, p: Tensor, linear: LinearMap, ratio: float | None) -> LayerAudit:
@@ -138,15 +143,18 @@ def _layer(name: str, p: Tensor, linear: LinearMap, ratio: float | None) -> Laye
     )
 
 
-def _ratios(model: nn.Module, x: Tensor, found: dict[Tensor, tuple[str, nn.Module, LinearMap]]) -> dict[Tensor, float]:
-    """‖z − Wᵀ(Wz)‖ / ‖z‖ over all inputs of each layer, measured in forward hooks; a reused layer counts every use."""
-    sums: dict[Tensor, list[Tensor]] = {p: [] for p in found}
+def _ratios(model: nn.Module, x: Tensor, uses: list[Use]) -> dict[Tensor, float]:
+    """‖z − Wᵀ(Wz)‖ / ‖z‖ over all inputs of each weight, measured in forward hooks; a reused one counts every use."""
+    sums: dict[Tensor, list[Tensor]] = {p: [] for p, *_ in uses}
 
-    def watch(p: Tensor, linear: LinearMap) -> Callable[[nn.Module, tuple[Any, ...]], None]:
+    def watch(p: Tensor, linear: LinearMap) -> Callable[[nn.Module, tuple[Any, ...], dict[str, Any]], None]:
         w = penalty.matrices(p.detach(), blocks=linear.blocks, transposed=linear.transposed)
 
-        def hook(module: nn.Module, inputs: tuple[Any, ...]) -> None:
-            for z in layer_inputs(module, inputs[0].detach(), linear):  # (blocks, in, samples), image by image
+        def hook(module: nn.Module, inputs: tuple[Any, ...], named: dict[str, Any]) -> None:
+            given = inputs[0] if inputs else next(iter(named.values()), None)
+            if not isinstance(given, Tensor) or not given.is_floating_point():
+                return
+            for z in layer_inputs(module, given.detach().to(w.dtype), linear):  # (blocks, in, samples), image by image
                 error = z - w.mT @ (w @ z)
                 sums[p].append(torch.stack([error.double().square().sum(), z.double().square().sum()]))
 
@@ -154,8 +162,10 @@ def _ratios(model: nn.Module, x: Tensor, found: dict[Tensor, tuple[str, nn.Modul
 
     training = {module: module.training for module in model.modules()}
     with ExitStack() as stack:
-        for p, (_, module, linear) in found.items():
-            stack.callback(module.register_forward_pre_hook(watch(p, linear)).remove)
+        for p, name, module, linear in uses:
+            if isinstance(module, nn.MultiheadAttention) and not name.endswith("in_proj_weight"):
+                continue  # separate projections of keys and values, whose inputs are other than the module's first
+            stack.callback(module.register_forward_pre_hook(watch(p, linear), with_kwargs=True).remove)
         try:
             model.eval()
             model(x)

@@ -20,8 +20,9 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from bort import penalty
-from bort.optim import _guard, _settings
-from bort.optim._precision import matmul_precision
+from bort.optim import _cuda, _dense, _settings
+from bort.optim._dense import Weight
+from bort.optim._precision import own_precision
 
 
 class Bort(Optimizer):
@@ -39,7 +40,7 @@ class Bort(Optimizer):
         every: int = 1,
         scale: penalty.Scale = 1.0,
         mode: penalty.Mode = "full",
-        precision: str = "highest",
+        precision: str = "high",
         **kwargs: Any,
     ) -> None:
         self._settings: dict[str, Any] = {
@@ -53,6 +54,7 @@ class Bort(Optimizer):
         }
         super().__init__(*args, **kwargs)
         self._residuals: dict[int, Tensor] = {}
+        self._divisions: dict[int, _cuda.Division] = {}
         for index, group in enumerate(self.param_groups):
             _settings.warn(group, index, stacklevel=3)
         wanted = [group for group in self.param_groups if group["constraint"]]
@@ -83,7 +85,7 @@ class Bort(Optimizer):
         super().__setstate__(state)
         if "_settings" not in self.__dict__:  # unpickled or copied: torch keeps defaults, groups and state only
             self._settings = {key: self.defaults[key] for key in (*_settings.SETTINGS, *_settings.LAYOUT)}
-            self._residuals = {}
+            self._residuals, self._divisions = {}, {}
         for index, group in enumerate(self.param_groups):
             current = before[index] if index < len(before) else self._settings
             for key in self._settings:
@@ -107,58 +109,81 @@ class Bort(Optimizer):
                 p.grad = grad
         return loss
 
-    @torch.compiler.disable(recursive=False)  # type: ignore[no-untyped-call, untyped-decorator]  # decisions stay in Python; what they call is compiled
+    @torch.compiler.disable  # type: ignore[untyped-decorator]  # has kernels of its own
     def _apply_penalties(self, lent: list[tuple[Tensor, Tensor]]) -> None:
         """Move decoupled weights; lend coupled ones a penalised gradient, and note in ``lent`` what to give back.
 
         ``.grad`` itself is never written to: it is the user's, and may be shared.
         """
-        for group in self.param_groups:
-            for name, p in _settings.constrained(group):
-                if p.grad is not None:
-                    _settings.check_gradient(p.grad, name)  # all of them, before anything has moved
+        due: list[tuple[int, dict[str, Any], list[Weight]]] = []
         for index, group in enumerate(self.param_groups):
-            if group["constraint"] and _is_due(group):
-                with matmul_precision(group["precision"]):
-                    self._penalise(group, self._residuals_of(index), lent)
+            weights = [
+                (slot, p)
+                for slot, (name, p) in enumerate(_settings.constrained(group))
+                if p.grad is not None and _settings.check_gradient(p.grad, name)  # all, before anything has moved
+            ]
+            if group["constraint"] and group.get("train_mode", True) and _is_due(group):
+                due.append((index, group, weights))
+        for index, group, weights in due:
+            if weights:
+                self._penalise(index, group, weights, lent)
 
-    def _penalise(self, group: dict[str, Any], residuals: Tensor, lent: list[tuple[Tensor, Tensor]]) -> None:
-        strength = group["constraint"] * group["every"]
-        for slot, (_, p) in enumerate(_settings.constrained(group)):
-            if p.grad is None:
-                continue
-            direction, distance = _direction(p, group, strength)
-            residuals[slot].copy_(distance)
+    def _penalise(
+        self, index: int, group: dict[str, Any], weights: list[Weight], lent: list[tuple[Tensor, Tensor]]
+    ) -> None:
+        judged = _settings.judged(group, self.defaults.get("lr"))
+        residuals = self._residuals_of(index)
+        capturing = (
+            not group["decoupled"] and _is_capturing()
+        )  # a coupled plan uploads addresses, a captured one cannot
+        rest = weights
+        if weights[0][1].is_cuda and not capturing:
+            self._divisions[index] = division = _cuda.divide(weights, group, self._divisions.get(index))
+            rest = division.rest
             if group["decoupled"]:
-                self._decouple(p, group, direction * (group["lr"] * strength))
+                _cuda.decouple(division, group, residuals, judged, getattr(self, "found_inf", None))
             else:
-                lent.append((p, p.grad))
-                p.grad = self._couple(p.grad, direction * (-strength if group.get("maximize") else strength))
+                for p, grad in _cuda.couple(division, group, residuals, judged, getattr(self, "grad_scale", None)):
+                    _lend(p, grad, lent)
+        if not rest:
+            return
+        with own_precision(group["precision"], rest[0][1].device):
+            for batch, directions, distances in _dense.directions(rest, group, judged):
+                for (slot, p), direction, distance in zip(batch, directions, distances, strict=True):
+                    residuals[slot].copy_(distance)
+                    if group["decoupled"]:
+                        self._decouple(p, group, direction)
+                    else:
+                        _lend(p, self._couple(p, group, direction), lent)
 
     def _lend_copies(self, lent: list[tuple[Tensor, Tensor]]) -> None:
-        """timm's LAMB clips the gradients in place; ours gives it copies to clip."""
+        """Some optimizers of timm (LAMB clips) write into the gradients; ours gives them copies to write into."""
         have = {p for p, _ in lent}
         for group in self.param_groups:
             for p in group["params"]:
                 if p.grad is not None and p not in have:
-                    lent.append((p, p.grad))
-                    p.grad = p.grad.clone()
+                    _lend(p, p.grad.clone(), lent)
 
-    def _couple(self, grad: Tensor, addition: Tensor) -> Tensor:
+    def _couple(self, p: Tensor, group: dict[str, Any], direction: Tensor) -> Tensor:
+        assert p.grad is not None
+        strength = group["constraint"] * group["every"] * (-1.0 if group.get("maximize") else 1.0)
         # A fused optimizer under GradScaler gets gradients that are still multiplied by grad_scale, and divides itself.
         grad_scale = getattr(self, "grad_scale", None)
         if grad_scale is not None:
-            addition = addition * grad_scale.to(addition.device)
-        return grad + addition.to(grad.dtype)
+            direction = direction * grad_scale.to(direction.device)
+        return torch.add(p.grad, direction, alpha=strength).to(p.grad.dtype)
 
-    def _decouple(self, p: Tensor, group: dict[str, Any], move: Tensor) -> None:
+    def _decouple(self, p: Tensor, group: dict[str, Any], direction: Tensor) -> None:
+        lr, strength = group["lr"], group["constraint"] * group["every"]
         found_inf = getattr(self, "found_inf", None)
         if found_inf is not None:  # a fused step that GradScaler has called off: the weight must not move by a bit
-            move = torch.where(found_inf.to(move.device) > 0, torch.zeros_like(move), move)
-        move = move.to(p.dtype)
-        p.sub_(move)
+            direction = torch.where(found_inf.to(direction.device) > 0, torch.zeros_like(direction), direction)
+        if isinstance(lr, Tensor):
+            direction, lr = direction * lr, 1.0
+        p.sub_(direction, alpha=lr * strength)
         if "train_mode" in group and "z" in self.state.get(p, {}):
-            self.state[p]["z"].sub_(move)  # schedule-free: p is a mean of z and x; moving both moves x as well
+            # schedule-free: p is a mean of z and x; moving both moves x as well
+            self.state[p]["z"].sub_(direction, alpha=lr * strength)
 
     def _residuals_of(self, index: int) -> Tensor:
         """Where a group's residuals are kept, nan before the first step. Always the same memory: a captured CUDA graph
@@ -167,7 +192,8 @@ class Bort(Optimizer):
         device = weights[0].device if weights else None
         kept = self._residuals.get(index)
         if kept is None or len(kept) != len(weights) or kept.device != device:
-            kept = self._residuals[index] = torch.full((len(weights),), torch.nan, device=device)
+            with torch.inference_mode(False):  # it has to outlive a step or a look in inference mode
+                kept = self._residuals[index] = torch.full((len(weights),), torch.nan, device=device)
         return kept
 
     @torch.no_grad()
@@ -182,44 +208,31 @@ class Bort(Optimizer):
         for index, group in enumerate(self.param_groups):
             reading = {key: group[key] for key in ("scale", "mode", "blocks", "transposed")}
             for (name, p), value in zip(_settings.constrained(group), self._residuals_of(index).tolist(), strict=True):
-                found[name if "param_names" in group else f"{index}.{name}"] = (
-                    penalty.residual(p, **reading).item() if math.isnan(value) else value
-                )
+                if math.isnan(value):
+                    with own_precision("highest", p.device):
+                        value = penalty.residual(p, **reading).item()
+                found[name if "param_names" in group else f"{index}.{name}"] = value
         return found
-
-
-def _direction(p: Tensor, group: dict[str, Any], strength: float) -> tuple[Tensor, Tensor]:
-    """The guarded W WᵀW − s·W in p's shape, and the residual, which comes out of the same Gram matrix."""
-    mode = group["mode"]
-    # With differentiable=True the step itself will write into p, which autograd still needs as it was.
-    weight = p.clone() if torch.is_grad_enabled() else p.detach()
-    w = penalty.matrices(weight, blocks=group["blocks"], transposed=group["transposed"])
-    s = penalty.target(w, group["scale"])
-    e = penalty.defect(w, s, mode)
-    d = e.sign() if penalty.is_l1(mode) else e
-    factor = _guard.damping(
-        d.detach(),
-        group.get("lr", 1.0) * strength,
-        s,
-        momentum=_settings.momentum_of(group),
-        full=mode.endswith("full"),
-        l1=penalty.is_l1(mode),
-    )
-    if factor is not None:
-        d = d * factor.to(d.dtype)
-    return penalty.restore(penalty.pull(w, d, mode), weight, transposed=group["transposed"]), penalty.distance(
-        e.detach()
-    )
 
 
 def _is_due(group: dict[str, Any]) -> bool:
     """Whether this step is a k-th one. The count lives in the group, so that a checkpoint carries it."""
     if group["every"] == 1:
         return True
-    if torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
+    if _is_capturing():
         raise RuntimeError(
             f"every={group['every']} cannot be captured in a CUDA graph: each replay would repeat the decision of "
             "one step. Use every=1 with a captured step."
         )
     group["penalty_step"] = group.get("penalty_step", 0) + 1
     return bool(group["penalty_step"] % group["every"] == 0)
+
+
+def _lend(p: Tensor, grad: Tensor, lent: list[tuple[Tensor, Tensor]]) -> None:
+    assert p.grad is not None
+    lent.append((p, p.grad))
+    p.grad = grad
+
+
+def _is_capturing() -> bool:
+    return torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()

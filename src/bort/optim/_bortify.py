@@ -13,6 +13,8 @@ from torch.optim import SGD, Optimizer
 from bort.optim._bort import Bort
 from bort.optim._settings import SETTINGS
 
+_WRITERS = ("timm.optim.lamb", "timm.optim.nvnovograd")  # they scale the gradients in place
+
 
 class _BortClass(type):
     """The type of the classes made here, so that pickle can be told how to find one: as bortify of its base, by name."""
@@ -48,7 +50,8 @@ def bortify(cls: type[Optimizer]) -> type[Any]:
     if clash:
         raise TypeError(f"{cls.__name__} has arguments of its own called {', '.join(clash)}: bortify cannot add Bort's")
     step = _without_hooks(cls.step)
-    if inspect.signature(step).parameters["closure"].default is inspect.Parameter.empty:
+    closure = inspect.signature(step).parameters.get("closure")
+    if closure is not None and closure.default is inspect.Parameter.empty:
         raise TypeError(
             f"{cls.__name__} evaluates its closure several times a step: the penalty has no one place in it"
         )
@@ -62,7 +65,7 @@ def bortify(cls: type[Optimizer]) -> type[Any]:
             "__signature__": _with_settings(signature, decoupled),
             "_base_step": staticmethod(step),
             "_decoupled": decoupled,
-            "_writes_gradients": cls.__module__ == "timm.optim.lamb",
+            "_writes_gradients": any(base.__module__ in _WRITERS for base in cls.__mro__),
             "base": cls,
         },
     )
@@ -88,8 +91,8 @@ def _with_settings(signature: inspect.Signature, decoupled: bool) -> inspect.Sig
     return signature.replace(parameters=[p for p in theirs if p not in rest] + settings + rest)
 
 
-def _reduce(cls: _BortClass) -> tuple[Callable[..., Any], tuple[type[Optimizer]]]:
-    return bortify, (cls.base,)
+def _reduce(cls: _BortClass) -> tuple[Callable[..., Any], tuple[type[Optimizer]]] | str:
+    return (bortify, (cls.base,)) if "base" in cls.__dict__ else cls.__qualname__  # a user's subclass: by its own name
 
 
 copyreg.pickle(_BortClass, _reduce)

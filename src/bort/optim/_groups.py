@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -14,6 +15,8 @@ from torch.nn.parameter import is_lazy
 from bort._table import table
 from bort.optim._linear import linear_map
 
+_HEAD = ("head.*",)
+_WRAPPERS = ("_orig_mod.", "module.")
 _NORMS = (_NormBase, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm, nn.LocalResponseNorm)
 
 
@@ -56,7 +59,7 @@ def param_groups(
     model: nn.Module,
     constraint: float = 0.1,
     weight_decay: float = 0.0,
-    exclude: Sequence[str] = ("head.*",),
+    exclude: Sequence[str] = _HEAD,
     *,
     qkv: Literal["whole", "split"] = "whole",
 ) -> ParamGroups:
@@ -70,8 +73,10 @@ def param_groups(
     Args:
         model: any module; only parameters that require a gradient end up in the groups.
         constraint: λ of the constrained weights.
-        weight_decay: for weights of two or more dimensions; biases, norms and one-dimensional parameters get none.
-        exclude: patterns of parameter names to leave unconstrained; the classifier's, as a rule.
+        weight_decay: for weights of two or more dimensions; biases, norms and one-dimensional parameters get none. The
+            groups carry it and ``constraint`` themselves, so the optimizer's own arguments of these names do not apply.
+        exclude: patterns of parameter names to leave unconstrained; the classifier's, as a rule. Prefixes that
+            torch.compile and DDP put before the names do not count.
         qkv: a fused query-key-value projection is one matrix ("whole") or three ("split").
 
     Returns:
@@ -79,11 +84,15 @@ def param_groups(
     """
     if qkv not in ("whole", "split"):
         raise ValueError(f'qkv={qkv!r}: a fused projection is "whole" or "split"')
+    patterns = (exclude,) if isinstance(exclude, str) else tuple(exclude)
     decisions: dict[Tensor, Decision] = {}
     for prefix, module in model.named_modules():
         for local, p in module.named_parameters(prefix, recurse=False):
-            decision = _decide(local, p, module, exclude, qkv)
+            decision = _decide(local, p, module, patterns, qkv)
             decisions[p] = _agree(decisions[p], decision) if p in decisions else decision
+    unused = [] if patterns == _HEAD else _unmatched(patterns, decisions.values())
+    if unused:
+        warnings.warn(f"exclude: no parameter's name matches {', '.join(map(repr, unused))}", stacklevel=2)
     groups: dict[tuple[Any, ...], dict[str, Any]] = {}
     for p, d in decisions.items():
         if not d.trained:
@@ -114,7 +123,7 @@ def _decide(name: str, p: Tensor, module: nn.Module, exclude: Sequence[str], qkv
         return out("bias" if "bias" in leaf else f"{p.ndim}-dimensional", decayed=False)
     if not p.is_floating_point():
         return out(f"{p.dtype}: the constraint is for real weights")
-    pattern = next((pattern for pattern in exclude if fnmatch.fnmatchcase(name, pattern)), None)
+    pattern = next((pattern for pattern in exclude if _matches(name, pattern)), None)
     if pattern is not None:
         return out(f"excluded by {pattern!r}")
     if isinstance(module, (nn.Embedding, nn.EmbeddingBag)):
@@ -127,6 +136,17 @@ def _decide(name: str, p: Tensor, module: nn.Module, exclude: Sequence[str], qkv
     if linear is None:
         return out(f"not a known linear map: {leaf} of {type(module).__name__}")
     return Decision(name, shape, True, linear.kind, linear.blocks, linear.transposed, decayed=True)
+
+
+def _matches(name: str, pattern: str) -> bool:
+    while name.startswith(_WRAPPERS):
+        name = name.partition(".")[2]
+    return fnmatch.fnmatchcase(name, pattern)
+
+
+def _unmatched(patterns: Sequence[str], decisions: Iterable[Decision]) -> list[str]:
+    names = [decision.name for decision in decisions]
+    return [pattern for pattern in patterns if not any(_matches(name, pattern) for name in names)]
 
 
 def _agree(first: Decision, second: Decision) -> Decision:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 
-_QKV_NAMES = ("qkv", "Wqkv", "in_proj", "query_key_value", "qkv_proj")
+# q, k and v one after the other. (GPT-NeoX and BLOOM call theirs query_key_value and interleave them by head.)
+_QKV_NAMES = ("qkv", "Wqkv", "in_proj", "qkv_proj")
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,8 @@ def linear_map(name: str, p: Tensor, module: nn.Module, *, split_qkv: bool = Fal
             kind = f"{grouping} {kind}, {module.groups} blocks"
         return LinearMap(kind, module.groups, transposed)
     if type(module).__name__ == "Conv1D" and p.ndim == 2:  # the linear layer of Hugging Face's GPT-2 family
-        return LinearMap("linear, stored (in, out)", transposed=True)
+        whole = ", not split: q, k and v are columns here" if split_qkv and path[-2:-1] == ["c_attn"] else ""
+        return LinearMap(f"linear, stored (in, out){whole}", transposed=True)
     return None
 
 

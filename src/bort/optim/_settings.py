@@ -10,6 +10,7 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
+from bort.optim import _guard
 from bort.penalty import MODES
 
 SETTINGS: Final = ("constraint", "decoupled", "every", "scale", "mode", "precision")
@@ -27,6 +28,30 @@ def constrained(group: dict[str, Any]) -> Iterator[tuple[str, Tensor]]:
     for index, p in enumerate(group["params"]):
         if p.ndim >= 2 and p.numel():
             yield names[index] if names else str(index), p
+
+
+def judged(group: dict[str, Any], default_lr: float | Tensor | None) -> tuple[float | Tensor, _guard.Limits]:
+    """What the stability guard judges a group's penalty by: a = α·λ of one penalty step, and the limits for it.
+
+    Coupled to a momentum, the penalty of now still moves the weight when a warm-up has raised the learning rate: there α is
+    the largest one that the group, its scheduler or the optimizer's defaults know of.
+    """
+    rate, strength = group.get("lr", 1.0), group["constraint"] * group["every"]
+    momentum = momentum_of(group)
+    if not momentum:
+        return rate * strength, _guard.limits()
+    for known in (group.get("initial_lr"), group.get("max_lr"), default_lr):
+        if known is not None:
+            rate = _larger(rate, known)
+    carried = momentum ** group["every"]
+    gain = (1 - carried) / (1 - momentum)
+    return rate * strength * gain, _guard.limits(carried, nesterov=bool(group.get("nesterov")))
+
+
+def _larger(first: float | Tensor, second: float | Tensor) -> float | Tensor:
+    if isinstance(first, Tensor):
+        return torch.maximum(first, second) if isinstance(second, Tensor) else first.clamp(min=second)
+    return second.clamp(min=first) if isinstance(second, Tensor) else max(first, second)
 
 
 def check(group: dict[str, Any], index: int) -> None:
@@ -51,9 +76,14 @@ def check(group: dict[str, Any], index: int) -> None:
         raise ValueError(f"mode={group['mode']!r} in {where}: choose one of {', '.join(MODES)}")
     if group["precision"] not in PRECISIONS:
         raise ValueError(f"precision={group['precision']!r} in {where}: choose one of {', '.join(PRECISIONS)}")
-    if group["decoupled"] and constraint and "lr" not in group:
+    if group["decoupled"] and constraint and group.get("lr") is None:
         raise ValueError(
             f"decoupled=True in {where}: this optimizer has no lr to scale the penalty; use decoupled=False"
+        )
+    if scale == "adaptive" and group["mode"].endswith("columns"):
+        raise ValueError(
+            f"scale='adaptive' with mode={group['mode']!r} in {where}: the target is the mean norm of the *rows*, which "
+            "columns cannot reach together; give a number, or use mode='rows' or 'full'"
         )
     for name, p in constrained(group):
         _check_weight(p, f"parameter {name!r} of {where}", group["blocks"])
@@ -65,7 +95,7 @@ def _check_weight(p: Tensor, who: str, blocks: int) -> None:
         raise TypeError(f"{who} is complex ({p.dtype}): the constraint is defined for real weights; {way_out}")
     if p.layout != torch.strided:
         raise TypeError(f"{who} is sparse ({p.layout}): the constraint needs a dense weight; {way_out}")
-    if not p.is_floating_point():
+    if p.requires_grad and not p.is_floating_point():
         raise TypeError(f"{who} is {p.dtype}: the constraint needs a floating point weight; {way_out}")
     if _is_sharded(p):
         raise TypeError(f"{who} is a DTensor: its local shard is not the matrix; {way_out}")
@@ -80,34 +110,47 @@ def _is_sharded(p: Tensor) -> bool:
     return any(cls.__name__ == "DTensor" for cls in type(p).__mro__)
 
 
-def check_gradient(grad: Tensor, name: str) -> None:
+def check_gradient(grad: Tensor, name: str) -> bool:
     if grad.layout != torch.strided:
         raise TypeError(
             f"parameter {name!r} has a sparse gradient ({grad.layout}) under a constraint, which moves every row: "
             "put it in a param group of its own with constraint=0, or make its gradient dense"
         )
+    return True
 
 
 def warn(group: dict[str, Any], index: int, stacklevel: int) -> None:
     """Say, with the numbers, which settings will not do what was hoped for."""
-    constraint, lr, momentum = group["constraint"], float(group.get("lr", 0.0)), momentum_of(group)
     if not any(True for _ in constrained(group)):
         return
-    decay = group.get("weight_decay", 0.0)
-    if group["scale"] != "adaptive" and decay and decay >= constraint * group["scale"]:
+    constraint, scale, momentum = group["constraint"], group["scale"], momentum_of(group)
+    decay = float(group.get("weight_decay") or 0.0)
+    if scale == "adaptive":
+        tall = [name for name, p in constrained(group) if p.shape[0] > group["blocks"] * p[0].numel()]
+        if tall and group["mode"].endswith("full"):
+            warnings.warn(
+                f"param group {index}: scale='adaptive' aims at the mean norm of the rows, which makes a weight with more "
+                f"rows than columns ({tall[0]!r}) shrink to zero. Give a number instead.",
+                stacklevel=stacklevel,
+            )
+    elif decay >= constraint * (1 if group["mode"].startswith("l1") else scale):
         warnings.warn(
-            f"param group {index}: weight decay {decay:g} ≥ constraint {constraint:g}: the two balance at σ² = "
-            f"{group['scale']:g} − {decay:g}/{constraint:g} = {group['scale'] - decay / constraint:.3g} ≤ 0, "
-            "so these weights go to zero. Lower weight_decay or raise constraint.",
+            f"param group {index}: weight decay {decay:g} ≥ constraint {constraint:g}: where both act on the weight alike "
+            f"they balance at σ² = {scale:g} − {decay:g}/{constraint:g} = {scale - decay / constraint:.3g} ≤ 0, so it goes "
+            "to zero. Lower weight_decay or raise constraint.",
             stacklevel=stacklevel,
         )
-    rate = lr * constraint * group["every"] / (1 - momentum)
+    lr = group.get("lr") or 0.0
+    lr = lr.detach().item() if isinstance(lr, Tensor) else float(lr)
+    rate = lr * constraint * group["every"] / (1 - momentum) * (1.0 if scale == "adaptive" else scale)
     if rate >= 1:
         factors = f"{lr:g}·{constraint:g}" + (f"·{group['every']}" if group["every"] > 1 else "")
+        factors += f"·{scale:g}" if scale not in (1.0, "adaptive") else ""
         warnings.warn(
-            f"param group {index}: lr·λ{'·every' if group['every'] > 1 else ''}/(1 − momentum) = "
-            f"{factors}/(1 − {momentum:g}) = {rate:.3g} ≥ 1: the penalty overshoots and only the stability guard holds it. "
-            "Lower constraint or lr.",
+            f"param group {index}: lr·λ{'·every' if group['every'] > 1 else ''}"
+            f"{'·scale' if scale not in (1.0, 'adaptive') else ''}/(1 − momentum) = "
+            f"{factors}/(1 − {momentum:g}) = {rate:.3g} ≥ 1: the penalty overshoots its target, and far from it the "
+            "stability guard has to shorten it. Lower constraint or lr.",
             stacklevel=stacklevel,
         )
 

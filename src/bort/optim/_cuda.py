@@ -1,0 +1,151 @@
+"""The penalty on an NVIDIA GPU: a whole param group in four launches, where the kernels of `_triton` apply."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from bort.optim._dense import Judged, Weight
+
+if TYPE_CHECKING:
+    from bort.optim._plan import Plan
+
+_DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+_SMALLEST_SIDE = 8  # a few rows would fill a tile with padding
+
+
+@dataclass(frozen=True)
+class Division:
+    """Which weights of a group the kernels take, with their plans, and which are left to plain torch."""
+
+    key: tuple[Any, ...]
+    plans: tuple[tuple[list[Weight], Plan], ...]
+    rest: list[Weight]
+
+
+@functools.cache
+def available(device: torch.device) -> bool:
+    """Whether Triton is there and the device has the tensor cores that the kernels are written for."""
+    return (
+        device.type == "cuda"
+        and torch.version.hip is None
+        and torch.cuda.get_device_capability(device) >= (8, 0)
+        and importlib.util.find_spec("triton") is not None
+    )
+
+
+def divide(weights: list[Weight], group: dict[str, Any], before: Division | None) -> Division:
+    """The division for these weights: ``before`` as long as nothing has moved in memory or changed in its settings."""
+    key = (
+        *[p.data_ptr() for _, p in weights],
+        *(group[name] for name in ("mode", "scale", "precision", "blocks")),
+        torch.is_grad_enabled(),
+    )
+    if before is not None and before.key == key:
+        return before
+    by_kind: dict[tuple[torch.device, torch.dtype], list[Weight]] = {}
+    rest: list[Weight] = []
+    wanted = _group_fits(group)
+    for weight in weights:
+        if wanted and _weight_fits(weight[1]):
+            by_kind.setdefault((weight[1].device, weight[1].dtype), []).append(weight)
+        else:
+            rest.append(weight)
+    if by_kind and torch.cuda.is_current_stream_capturing():
+        return Division(key, (), weights)  # no plan was made while warming up, and tables cannot be uploaded now
+    plans = []
+    for found in by_kind.values():
+        from bort.optim._plan import make_plan
+
+        plans.append((found, make_plan(found, keep_errors=group["precision"] == "high")))
+    return Division(key, tuple(plans), rest)
+
+
+def _group_fits(group: dict[str, Any]) -> bool:
+    return (
+        group["mode"] == "full"
+        and group["scale"] != "adaptive"
+        and group["precision"] != "highest"
+        and group["blocks"] == 1
+        and "train_mode" not in group  # schedule-free needs the move itself, for z
+        and not torch.is_grad_enabled()
+    )
+
+
+def _weight_fits(p: Tensor) -> bool:
+    rows, columns = p.shape[0], p.numel() // p.shape[0]
+    return (
+        available(p.device)
+        and p.dtype in _DTYPES
+        and min(rows, columns) >= _SMALLEST_SIDE
+        and p.stride(0) == columns
+        and p[0].is_contiguous() | _dense_in_memory(p[0])
+    )
+
+
+def _dense_in_memory(row: Tensor) -> bool:
+    """Whether a tensor fills its memory without gaps, in whatever order: the order of the columns does not matter."""
+    order = sorted(range(row.ndim), key=row.stride, reverse=True)
+    return row.permute(order).is_contiguous()
+
+
+def decouple(division: Division, group: dict[str, Any], residuals: Tensor, judged: Judged, skip: Tensor | None) -> None:
+    """p ← p − α·λ·direction, in place, for every weight that the kernels take."""
+    from bort.optim._plan import Penalty, launch
+
+    rate, rate_tensor = _split(judged[0])
+    for weights, plan in division.plans:
+        device, dtype = weights[0][1].device, weights[0][1].dtype
+        here = None if skip is None else skip.to(device)
+        penalty = Penalty(group["scale"], rate, rate_tensor, -rate, rate_tensor, judged[1], here)
+        with torch.cuda.device(device):
+            for batch in plan.batches:
+                launch(batch, dtype, penalty, residuals, None)
+
+
+def couple(
+    division: Division, group: dict[str, Any], residuals: Tensor, judged: Judged, grad_scale: Tensor | None
+) -> list[tuple[Tensor, Tensor]]:
+    """(weight, its gradient + λ·direction) for every weight that the kernels take, in one new block of memory a plan."""
+    from bort.optim._plan import Penalty, launch
+
+    rate, rate_tensor = _split(judged[0])
+    strength = group["constraint"] * group["every"] * (-1.0 if group.get("maximize") else 1.0)
+    results: list[tuple[Tensor, Tensor]] = []
+    for weights, plan in division.plans:
+        device, dtype = weights[0][1].device, weights[0][1].dtype
+        here = None if grad_scale is None else grad_scale.to(device)
+        penalty = Penalty(group["scale"], rate, rate_tensor, strength, here, judged[1])
+        sizes = [-(-p.numel() // 64) * 64 for _, p in weights]
+        memory = torch.empty(sum(sizes), dtype=dtype, device=device)
+        offset, addresses, alive = 0, [], []
+        for (_, p), size in zip(weights, sizes, strict=True):
+            grad = p.grad
+            assert grad is not None
+            if grad.stride() != p.stride():
+                grad = torch.empty_like(p).copy_(grad)
+                alive.append(grad)
+            result = memory.as_strided(p.shape, p.stride(), offset)
+            results.append((p, result))
+            addresses.append((grad.data_ptr(), result.data_ptr()))
+            offset += size
+        order = [member for batch in plan.batches for member in batch.members]
+        table = torch.tensor([addresses[member] for member in order]).to(device, non_blocking=True)
+        with torch.cuda.device(device):
+            first = 0
+            for batch in plan.batches:
+                launch(batch, dtype, penalty, residuals, table[first : first + len(batch.members)])
+                first += len(batch.members)
+    return results
+
+
+def _split(rate: float | Tensor) -> tuple[float, Tensor | None]:
+    """A rate as a number and, if it lives on the device, the tensor to multiply it with there."""
+    if isinstance(rate, Tensor):
+        return (rate.item(), None) if rate.device.type == "cpu" else (1.0, rate)
+    return float(rate), None

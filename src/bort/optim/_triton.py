@@ -1,0 +1,243 @@
+r"""The penalty of a whole model in four launches: grouped Triton kernels.
+
+Every weight is read as X (k × K), its smaller side first: X = W, or Wᵀ where W is tall; the constraint does not care. Then
+
+1. ``stage``   X in half precision (11 bits, as many as TF32 has) into scratch, padded to whole tiles, so that the products
+               need no masks and no strides; the rounding error beside it where K is short and the error would be felt,
+2. ``gram``    E = X Xᵀ − s·I, one triangle; the products accumulate in float32 and I is subtracted there, before any
+               rounding; ‖E‖² of each tile on the way,
+3. ``judge``   one program a matrix: residual ‖E‖_F/√k and the stability factor (see `_guard`), which looks closer only
+               where ‖E‖_F does not already prove the step stable,
+4. ``apply``   E·X, straight into the weight (decoupled) or onto a copy of the gradient (coupled).
+
+A tile table says which matrix and which tile a program works on: one launch serves any number of weights of any shape. No
+atomics: the same bits come out every time. Weights may lie in memory in any dense order whose outermost dimension is the
+first (channels_last does): a permutation of the columns goes through the formula unchanged.
+"""
+
+# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
+# Triton reads the annotations of its kernels itself, and knows only its own.
+
+import triton
+import triton.language as tl
+
+# Columns of the matrix table (int64); `_plan` fills it.
+FIELDS = 13
+TILE = 128
+HALF_MAX = tl.constexpr(60000.0)  # of half precision 65504: beyond it the guard is at work, and a bound is as good
+
+
+@triton.jit
+def stage(matrices, tiles, x, FIELDS: tl.constexpr, DTYPE: tl.constexpr, SIZE: tl.constexpr):
+    tile = tiles + tl.program_id(0) * 3
+    row = matrices + tl.load(tile) * FIELDS
+    weight = tl.load(row).to(tl.pointer_type(DTYPE))
+    x += tl.multiple_of(tl.load(row + 1), 128)
+    k = tl.load(row + 3)
+    long = tl.load(row + 4)
+    padded = tl.multiple_of(tl.load(row + 6), 128)
+    tall = tl.load(row + 7)
+    error = tl.multiple_of(tl.load(row + 8), 128)
+    r = (tl.load(tile + 1) * SIZE + tl.arange(0, SIZE)).to(tl.int64)
+    c = (tl.load(tile + 2) * SIZE + tl.arange(0, SIZE)).to(tl.int64)
+    if tall != 0:
+        inside = (c[:, None] < long) & (r[None, :] < k)
+        value = tl.trans(tl.load(weight + c[:, None] * k + r[None, :], mask=inside, other=0.0).to(tl.float32))
+    else:
+        inside = (r[:, None] < k) & (c[None, :] < long)
+        value = tl.load(weight + r[:, None] * long + c[None, :], mask=inside, other=0.0).to(tl.float32)
+    value = tl.minimum(tl.maximum(value, -HALF_MAX), HALF_MAX)
+    near = value.to(tl.float16)
+    target = x + r[:, None] * padded + c[None, :]
+    tl.store(target, near)
+    if error != 0:
+        tl.store(target + error, (value - near.to(tl.float32)).to(tl.float16))
+
+
+@triton.jit
+def gram(
+    matrices,
+    tiles,
+    x,
+    e,
+    norms,
+    scale,
+    FIELDS: tl.constexpr,
+    SIZE: tl.constexpr,
+    STEP: tl.constexpr,
+):
+    tile = tiles + tl.program_id(0) * 3
+    row = matrices + tl.load(tile) * FIELDS
+    i = tl.load(tile + 1)
+    j = tl.load(tile + 2)
+    x += tl.multiple_of(tl.load(row + 1), 128)
+    e += tl.multiple_of(tl.load(row + 2), 128)
+    k = tl.load(row + 3)
+    side = tl.multiple_of(tl.load(row + 5), 128)
+    padded = tl.multiple_of(tl.load(row + 6), 128)
+    error = tl.multiple_of(tl.load(row + 8), 128)
+    steps = (padded // STEP).to(tl.int32)
+    r = (i * SIZE + tl.arange(0, SIZE)).to(tl.int64)
+    c = (j * SIZE + tl.arange(0, SIZE)).to(tl.int64)
+    depth = tl.arange(0, STEP)
+    a = x + r[:, None] * padded + depth[None, :]
+    b = x + c[:, None] * padded + depth[None, :]
+    # With the rounding errors staged, X ≈ H + L and XXᵀ ≈ HHᵀ + HLᵀ + LHᵀ: the same loop over three panels.
+    panels = tl.where(error != 0, 3, 1)
+    sums = tl.zeros((SIZE, SIZE), dtype=tl.float32)
+    for step in range(panels * steps):
+        panel = step // steps
+        offset = (step - panel * steps) * STEP
+        left = tl.load(a + (offset + tl.where(panel == 2, error, 0)))
+        right = tl.load(b + (offset + tl.where(panel == 1, error, 0)))
+        sums = tl.dot(left, tl.trans(right), sums)
+    diagonal = (r[:, None] == c[None, :]) & (r[:, None] < k)
+    sums = tl.where(diagonal, sums - scale, sums)
+    tl.store(norms + tl.program_id(0), tl.sum(sums * sums) * tl.where(i == j, 1.0, 2.0))
+    rounded = tl.minimum(tl.maximum(sums, -HALF_MAX), HALF_MAX).to(tl.float16)
+    tl.store(e + r[:, None] * side + c[None, :], rounded)
+    if i != j:
+        tl.store(e + c[:, None] * side + r[None, :], tl.trans(rounded))
+
+
+@triton.jit
+def judge(
+    matrices,
+    e,
+    norms,
+    probes,
+    residuals,
+    factors,
+    rate,
+    rate_tensor,
+    scale,
+    step_limit,
+    scale_limit,
+    shortened,
+    ITERATIONS: tl.constexpr,
+    FIELDS: tl.constexpr,
+    HAS_RATE: tl.constexpr,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+):
+    matrix = tl.program_id(0)
+    row = matrices + matrix * FIELDS
+    k = tl.load(row + 3)
+    side = tl.multiple_of(tl.load(row + 5).to(tl.int32), 128)
+    first = tl.load(row + 9)
+    count = tl.load(row + 10).to(tl.int32)
+    slot = tl.load(row + 11)
+    if HAS_RATE:
+        rate *= tl.load(rate_tensor).to(tl.float32)
+    columns = tl.arange(0, COLUMNS)
+    total = tl.zeros((COLUMNS,), dtype=tl.float32)
+    for start in range(0, count, COLUMNS):
+        total += tl.load(norms + first + start + columns, mask=start + columns < count, other=0.0)
+    size = tl.sqrt(tl.sum(total))
+    tl.store(residuals + slot, size / tl.sqrt(k.to(tl.float32)))
+    factor = 1.0
+    repelled = rate * scale >= scale_limit
+    if (rate * size > step_limit) | repelled:
+        e += tl.multiple_of(tl.load(row + 2), 128)
+        probes += tl.load(row + 12)
+        rows = tl.arange(0, ROWS)
+        for start in range(0, side, COLUMNS):
+            spread = (start + columns).to(tl.float32)
+            tl.store(probes + start + columns, tl.cos(spread * (spread + 1.0) * 0.754877666))
+        length = 1.0
+        size = 0.0
+        for iteration in range(ITERATIONS):
+            source = probes + (iteration % 2) * side
+            target = probes + (1 - iteration % 2) * side
+            tl.debug_barrier()
+            square = tl.zeros((COLUMNS,), dtype=tl.float32)
+            for start in range(0, side, COLUMNS):
+                value = tl.load(source + start + columns)
+                square += value * value
+            length = tl.maximum(tl.sqrt(tl.sum(square)), 1e-30)
+            square_out = tl.zeros((ROWS,), dtype=tl.float32)
+            for start in range(0, side, ROWS):
+                sums = tl.zeros((ROWS,), dtype=tl.float32)
+                for across in range(0, side, COLUMNS):
+                    line = e + (start + rows[:, None]).to(tl.int64) * side + across + columns[None, :]
+                    value = tl.load(source + across + columns) / length
+                    sums += tl.sum(tl.load(line).to(tl.float32) * value[None, :], axis=1)
+                tl.store(target + start + rows, sums)
+                square_out += sums * sums
+            size = tl.sqrt(tl.sum(square_out))
+        # E was rounded to 11 bits: stay a lower estimate all the same.
+        if (rate * size * 0.999 > step_limit) | repelled:
+            factor = shortened / (rate * tl.maximum(size, scale))
+    tl.store(factors + matrix, factor)
+
+
+@triton.jit
+def apply(
+    matrices,
+    tiles,
+    x,
+    e,
+    factors,
+    gradients,
+    rate,
+    rate_tensor,
+    skip,
+    FIELDS: tl.constexpr,
+    DTYPE: tl.constexpr,
+    COUPLED: tl.constexpr,
+    HAS_RATE: tl.constexpr,
+    HAS_SKIP: tl.constexpr,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    STEP: tl.constexpr,
+):
+    tile = tiles + tl.program_id(0) * 3
+    matrix = tl.load(tile)
+    row = matrices + matrix * FIELDS
+    x += tl.multiple_of(tl.load(row + 1), 128)
+    e += tl.multiple_of(tl.load(row + 2), 128)
+    k = tl.load(row + 3)
+    long = tl.load(row + 4)
+    side = tl.multiple_of(tl.load(row + 5), 128)
+    padded = tl.multiple_of(tl.load(row + 6), 128)
+    tall = tl.load(row + 7)
+    r = (tl.load(tile + 1) * ROWS + tl.arange(0, ROWS)).to(tl.int64)
+    c = (tl.load(tile + 2) * COLUMNS + tl.arange(0, COLUMNS)).to(tl.int64)
+    depth = tl.arange(0, STEP).to(tl.int64)
+    if HAS_RATE:
+        rate *= tl.load(rate_tensor).to(tl.float32)
+    rate *= tl.load(factors + matrix)
+    if COUPLED:
+        source = tl.load(gradients + matrix * 2).to(tl.pointer_type(DTYPE))
+        target = tl.load(gradients + matrix * 2 + 1).to(tl.pointer_type(DTYPE))
+    else:
+        source = tl.load(row).to(tl.pointer_type(DTYPE))
+        target = source
+    keep = True
+    if HAS_SKIP:
+        keep = tl.load(skip) == 0
+    # W is X or, where it is tall, Xᵀ. E is symmetric, so (E·X)ᵀ = Xᵀ·E: computed the way it is stored.
+    if tall != 0:
+        a = x + depth[None, :] * padded + c[:, None]
+        b = e + depth[:, None] * side + r[None, :]
+        turned = tl.zeros((COLUMNS, ROWS), dtype=tl.float32)
+        for _ in range(0, side, STEP):
+            turned = tl.dot(tl.load(a), tl.load(b), turned)
+            a += STEP * padded
+            b += STEP * side
+        place = c[:, None] * k + r[None, :]
+        inside = (c[:, None] < long) & (r[None, :] < k) & keep
+        turned = tl.load(source + place, mask=inside, other=0.0).to(tl.float32) + rate * turned
+        tl.store(target + place, turned.to(DTYPE), mask=inside)
+    else:
+        across = e + r[:, None] * side + depth[None, :]
+        down = x + depth[:, None] * padded + c[None, :]
+        sums = tl.zeros((ROWS, COLUMNS), dtype=tl.float32)
+        for _ in range(0, side, STEP):
+            sums = tl.dot(tl.load(across), tl.load(down), sums)
+            across += STEP
+            down += STEP * padded
+        spot = r[:, None] * long + c[None, :]
+        within = (r[:, None] < k) & (c[None, :] < long) & keep
+        sums = tl.load(source + spot, mask=within, other=0.0).to(tl.float32) + rate * sums
+        tl.store(target + spot, sums.to(DTYPE), mask=within)

@@ -1,0 +1,60 @@
+"""The grouped kernels against the reference, in Triton's interpreter: no GPU needed. On a GPU: test_cuda."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+SCRIPT = """
+import torch
+from bort import penalty
+from bort.optim import _guard, _plan
+
+torch.manual_seed(0)
+
+def check(shapes, *, a=0.01, scale=1.0, coupled=False, size=0.1, dtype=torch.float32, keep=True, tolerance=1e-3):
+    weights = [(torch.randn(*shape) * size).to(dtype) for shape in shapes]
+    before = [w.double() for w in weights]
+    grads = [torch.randn_like(w) for w in weights]
+    results = [torch.full_like(w, torch.nan) for w in weights]
+    residuals = torch.full((len(weights),), torch.nan)
+    plan = _plan.make_plan(list(enumerate(weights)), keep_errors=keep)
+    request = _plan.Penalty(scale, a, None, 0.5 if coupled else -a, None, _guard.limits())
+    for batch in plan.batches:
+        pointers = torch.tensor([[grads[i].data_ptr(), results[i].data_ptr()] for i in batch.members])
+        _plan.launch(batch, dtype, request, residuals, pointers if coupled else None)
+    for i, w in enumerate(before):
+        x = penalty.matrices(w)
+        e = penalty.defect(x, scale, "full")
+        factor = _guard.damping(e, a, scale)
+        move = penalty.pull(x, e if factor is None else e * factor, "full").reshape(w.shape)
+        start = grads[i].double() if coupled else w
+        expected = start + 0.5 * move if coupled else start - a * move
+        got = (results[i] if coupled else weights[i]).double()
+        error = ((got - expected).norm() / (expected - start).norm()).item()
+        assert error < tolerance, (tuple(w.shape), error)
+        distance = penalty.distance(e).item()
+        assert abs(residuals[i].item() / distance - 1) < 5e-3, (tuple(w.shape), residuals[i].item(), distance)
+
+check([(5, 3), (3, 5), (1, 7), (7, 1), (1, 1), (64, 25), (131, 199), (199, 131), (16, 3, 3, 3)])
+check([(127, 40), (2, 1100)], keep=False)
+check([(5, 3), (130, 140)], coupled=True)
+check([(140, 130), (12, 40)], size=3.0, a=0.1, tolerance=0.05)  # unstable: the guard's two estimates differ a little
+check([(40, 30), (30, 40)], dtype=torch.bfloat16, a=1.0, size=0.2, scale=2.0, tolerance=0.05)
+_plan.SCRATCH_BYTES = 1  # every weight a batch of its own
+check([(33, 20), (20, 33), (64, 64)])
+print("checked")
+"""
+
+
+@pytest.mark.slow
+def test_kernels_in_the_interpreter():
+    pytest.importorskip("triton")
+    result = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", SCRIPT],
+        env=os.environ | {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert result.stdout.strip() == "checked", result.stderr[-2000:]
