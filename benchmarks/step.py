@@ -1,90 +1,284 @@
-"""How long an optimizer step takes with and without the penalty, side by side in one process.
+"""What the penalty adds to an optimizer step: ours, the published form, Muon, geotorch and the floor, in one process.
 
-    python benchmarks/step.py [--nets resnet50 deit_small_patch16_224 …] [--repeats 7] [--out FILE.json]
+    python benchmarks/step.py [--nets resnet50 …] [--rounds 9] [--out FILE.json]
 
-Base step, Bort step and the published form (the paper's equation weight by weight, written afresh) are interleaved, the
-first round is thrown away and medians are compared: ratios mean more than milliseconds on a shared machine.
+The variants are interleaved, the first round is thrown away, medians are compared; a round is several steps in a row, as a
+training loop makes them, so that whatever is slower, host or device, is what counts. On a CPU: smaller nets, fewer rounds.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import platform
 import statistics
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-import timm
 import torch
-from torch import nn
+from environment import describe, synchronize
+from torch import Tensor, nn
 
-from bort import BortA
+import bort
+from bort import nets, penalty
 from bort._table import table
 
+LR, CONSTRAINT, SEED = 1e-4, 0.1, 0
+NETS = {
+    "ResNet-50": "resnet50",
+    "DeiT-S": "deit_small_patch16_224",
+    "Swin-S": "swin_small_patch4_window7_224",
+    "ViT-L": "vit_large_patch16_224",
+    "ACNN-Small": "acnn-small",
+    "VGG16": "vgg16",
+}
 
-def published(weights: list[torch.Tensor], rate: float) -> None:
-    """p ← p − α·λ(WWᵀW − W), equ:bort as it stands."""
+
+def create(name: str, device: str) -> nn.Module:
+    torch.manual_seed(SEED)
+    with torch.device(device):
+        if name == "acnn-small":
+            return nets.create("acnn-small", channels=3, image_size=32)
+        import timm
+
+        return timm.create_model(name)
+
+
+def published_form(weights: list[Tensor], rate: float) -> None:
+    """p ← p − α·λ(WWᵀW − W): equ:bort weight by weight, as it stands, in TF32 where there is TF32."""
+    before = torch.backends.cuda.matmul.fp32_precision
+    torch.backends.cuda.matmul.fp32_precision = "tf32"
     for p in weights:
         w = p.reshape(p.shape[0], -1)
         p.sub_((w @ w.T @ w - w).reshape(p.shape), alpha=rate)
+    torch.backends.cuda.matmul.fp32_precision = before
 
 
-def measure(name: str, device: str, repeats: int) -> dict[str, float]:
-    """Milliseconds a step: AdamW, AdamW with the published form before it, BortA."""
-    torch.manual_seed(0)
-    model: nn.Module = timm.create_model(name).to(device)
-    for p in model.parameters():
-        p.grad = torch.randn_like(p) * 1e-3
-    weights = [p.detach() for p in model.parameters() if p.ndim >= 2]
-    base = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
-    bort = BortA(model.parameters(), lr=1e-4, fused=True)
+def variants(model: nn.Module, extra: bool) -> dict[str, Callable[[], Any]]:
+    """One step each, on weights of their own (a copy for each, so that all start alike and none disturbs another)."""
+    import copy
 
-    def published_step() -> None:
-        published(weights, 1e-5)
+    def fresh() -> nn.Module:
+        other = copy.deepcopy(model)
+        for p in other.parameters():
+            p.grad = torch.randn_like(p) * 1e-3
+        return other
+
+    def groups(of: nn.Module, **settings: Any) -> list[dict[str, Any]]:
+        return [group | settings for group in bort.param_groups(of, constraint=CONSTRAINT, exclude=())]
+
+    def bort_step(cls: Any, **settings: Any) -> Callable[[], Any]:
+        return cls(groups(fresh()), lr=LR, fused=True, **settings).step
+
+    one = fresh()
+    weights = [p.detach() for group in groups(one) if group["constraint"] for _, p in group["params"]]
+    base = torch.optim.AdamW(groups(one), lr=LR, fused=True)
+
+    def published() -> None:
+        published_form(weights, LR * CONSTRAINT)
         base.step()
 
-    steps = {"AdamW": base.step, "published": published_step, "BortA": bort.step}
-    times: dict[str, list[float]] = {key: [] for key in steps}
-    for _ in range(repeats + 1):
-        for key, step in steps.items():
+    steps: dict[str, Callable[[], Any]] = {
+        "AdamW": torch.optim.AdamW(groups(fresh()), lr=LR, fused=True).step,
+        "BortA": bort_step(bort.BortA),
+        "BortA every 4": bort_step(bort.BortA, every=4),
+        "published": published,
+        "SGD": torch.optim.SGD(groups(fresh()), lr=LR, momentum=0.9, fused=True).step,
+        "BortS": bort_step(bort.BortS, momentum=0.9),
+    }
+    if extra:
+        steps["Muon"] = muon(weights)
+        steps["geotorch"] = geotorch(weights)
+    return steps
+
+
+def muon(weights: list[Tensor]) -> Callable[[], Any]:
+    """torch's Muon on the same matrices."""
+    params = [nn.Parameter(w.reshape(w.shape[0], -1).clone()) for w in weights]
+    for p in params:
+        p.grad = torch.randn_like(p)
+    return torch.optim.Muon(params, lr=LR).step
+
+
+def geotorch(weights: list[Tensor]) -> Callable[[], Any]:
+    """geotorch's orthogonal parametrization of the same matrices: what it adds to a forward and backward pass."""
+    import geotorch as library
+
+    layers = []
+    for w in weights:
+        m, n = w.shape[0], w.numel() // w.shape[0]
+        layer = nn.Linear(n, m, bias=False, device=w.device)
+        library.orthogonal(layer, "weight")
+        layers.append((layer, torch.randn(m, n, device=w.device)))
+
+    def step() -> None:
+        for layer, gradient in layers:
+            layer.weight.backward(gradient)
+
+    return step
+
+
+def floor(weights: list[Tensor], bandwidth: float, rate: float) -> float:
+    """Milliseconds nobody can beat: weights read and written once; one triangle of the Gram matrix and one product."""
+    size = sum(2 * p.numel() * p.element_size() for p in weights)
+    flops = 0.0
+    for p in weights:
+        m, n = p.shape[0], p.numel() // p.shape[0]
+        flops += 3 * min(m, n) ** 2 * max(m, n)
+    return 1e3 * max(size / bandwidth, flops / rate)
+
+
+def ceilings(device: str) -> tuple[float, float]:
+    """Bytes and floating point operations a second, measured: a large copy, a large product (half precision on a GPU)."""
+    cuda = device == "cuda"
+    a = torch.randn(2**28 if cuda else 2**24, device=device)
+    b = torch.empty_like(a)
+    copy = measure({"copy": lambda: b.copy_(a)}, 5, 3)["copy"]
+    k = 8192 if cuda else 1024
+    x = torch.randn(k, k, device=device, dtype=torch.float16 if cuda else torch.float32)
+    product = measure({"mm": lambda: x @ x}, 5, 3)["mm"]
+    return 2e3 * a.numel() * 4 / copy, 2e3 * k**3 / product
+
+
+def measure(steps: dict[str, Callable[[], Any]], rounds: int, repeats: int) -> dict[str, float]:
+    """Median milliseconds of a step over the rounds, all variants in turn, the first round not counted."""
+    times: dict[str, list[float]] = {name: [] for name in steps}
+    for _ in range(rounds + 1):
+        for name, step in steps.items():
+            synchronize()
             start = time.perf_counter()
-            step()
-            if device == "cuda":
-                torch.cuda.synchronize()
-            times[key].append(1e3 * (time.perf_counter() - start))
-    return {key: statistics.median(values[1:]) for key, values in times.items()}
+            count = max(repeats, 4) if name.endswith("every 4") else repeats  # whole cycles
+            for _ in range(count):
+                step()
+            synchronize()
+            times[name].append(1e3 * (time.perf_counter() - start) / count)
+    return {name: statistics.median(values[1:]) for name, values in times.items()}
+
+
+def extra_memory(model: nn.Module, cls: Any, **settings: Any) -> float:
+    """Peak memory of a step beyond that of the base optimizer's, in MiB."""
+    peaks = []
+    for made in (cls.base, cls):
+        for p in model.parameters():
+            p.grad = torch.zeros_like(p)
+        optimizer = made(bort.param_groups(model, exclude=()), lr=LR, fused=True, **settings)
+        optimizer.step()
+        torch.cuda.synchronize()
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        optimizer.step()
+        peaks.append(torch.cuda.max_memory_allocated() - before)
+        del optimizer
+    return (peaks[1] - peaks[0]) / 2**20
+
+
+def errors(weights: list[Tensor], off: float) -> dict[str, float]:
+    """Relative error of the default penalty, ``off`` per entry from the constraint, against float64: worst and median."""
+    found = []
+    for shape in {tuple(w.shape) for w in weights}:
+        w = torch.empty(shape[0], weights[0].new_empty(shape)[0].numel(), device=weights[0].device)
+        nn.init.orthogonal_(w)
+        w += off * torch.randn_like(w)
+        p = nn.Parameter(w.reshape(shape))
+        p.grad = torch.zeros_like(p)
+        lent: list[tuple[Tensor, Tensor]] = []
+        with torch.no_grad():
+            bort.BortS([p], lr=1e-6, constraint=1.0)._apply_penalties(lent)
+        exact = penalty.gradient(w.double())
+        found.append(((p.grad.double().reshape(exact.shape) - exact).norm() / exact.norm()).item())
+    return {"worst": max(found), "median": statistics.median(found)}
+
+
+def benchmark(label: str, device: str, rounds: int, extra: bool, limits: tuple[float, float]) -> dict[str, Any]:
+    model = create(NETS.get(label, label), device)
+    weights = [p.detach() for g in bort.param_groups(model, exclude=()) if g["constraint"] for _, p in g["params"]]
+    cuda = device == "cuda"
+    result: dict[str, Any] = {
+        "weights": len(weights),
+        "parameters": sum(w.numel() for w in weights),
+        "floor_ms": floor(weights, *limits),
+        "step_ms": measure(variants(model, False), rounds, 12 if cuda else 1),
+    }
+    if extra:
+        peers = variants(model, True)
+        result["peers_ms"] = measure({name: peers[name] for name in ("Muon", "geotorch")}, 2, 1)
+    if cuda:
+        result["error_at_1e-3"] = errors(weights, 1e-3)
+        result["extra_memory_MiB"] = {
+            "BortA": extra_memory(model, bort.BortA),
+            "BortS": extra_memory(model, bort.BortS, momentum=0.9),
+            "largest weight and its Gram": max(
+                (4 * w.numel() + 4 * min(w.shape[0], w.numel() // w.shape[0]) ** 2) / 2**20 for w in weights
+            ),
+            "copy of the weights": sum(4 * w.numel() for w in weights) / 2**20,
+        }
+    return result
+
+
+def report(results: dict[str, dict[str, Any]]) -> str:
+    rows = []
+    for net, result in results.items():
+        ms = result["step_ms"]
+        ours, published = ms["BortA"] - ms["AdamW"], ms["published"] - ms["AdamW"]
+        peers = result.get("peers_ms", {})
+        rows.append(
+            (
+                net,
+                f"{published / ours:.1f}×",
+                f"{ours / result['floor_ms']:.1f}×",
+                f"{ms['BortA'] / ms['AdamW']:.2f}×",
+                f"{ours:.2f}",
+                f"{ms['BortA every 4'] - ms['AdamW']:.2f}",
+                f"{ms['BortS'] - ms['SGD']:.2f}",
+                f"{published:.2f}",
+                f"{result['floor_ms']:.2f}",
+                f"{ms['AdamW']:.2f}",
+                f"{peers['Muon']:.1f}" if peers else "–",
+                f"{peers['geotorch']:.1f}" if peers else "–",
+            )
+        )
+    header = (
+        "network",
+        "faster than published",
+        "of the floor",
+        "BortA/AdamW",
+        "BortA adds ms",
+        "every 4",
+        "BortS adds",
+        "published",
+        "floor",
+        "AdamW",
+        "Muon",
+        "geotorch",
+    )
+    return table(header, rows, right=range(1, len(header)))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--nets", nargs="+", default=["resnet50", "deit_small_patch16_224"])
-    parser.add_argument("--repeats", type=int, default=7)
+    cuda = torch.cuda.is_available()
+    parser.add_argument("--nets", nargs="+", default=list(NETS) if cuda else ["ResNet-50", "DeiT-S"])
+    parser.add_argument("--rounds", type=int, default=9 if cuda else 3)
+    parser.add_argument("--peers", action="store_true", help="Muon and geotorch as well (slow)")
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    results: dict[str, dict[str, float]] = {}
+    device = "cuda" if cuda else "cpu"
+    limits = ceilings(device)
+    results = {}
     for net in arguments.nets:
         print(f"{net} on {device} …", flush=True)
-        results[net] = measure(net, device, arguments.repeats)
-    rows = [
-        (
-            net,
-            f"{(ms['published'] - ms['AdamW']) / (ms['BortA'] - ms['AdamW']):.2f}×",
-            *(f"{ms[key]:.1f}" for key in ("AdamW", "published", "BortA")),
-        )
-        for net, ms in results.items()
-    ]
-    header = ("network", "penalty faster than published", "AdamW ms", "+ published ms", "BortA ms")
-    print(table(header, rows, right=(1, 2, 3, 4)))
+        results[net] = benchmark(net, device, arguments.rounds, arguments.peers, limits)
+    print(report(results))
     if arguments.out:
-        hardware = (
-            torch.cuda.get_device_name()
-            if device == "cuda"
-            else f"{platform.processor()}, {torch.get_num_threads()} threads"
-        )
-        report = {"milliseconds": results, "hardware": hardware, "torch": torch.__version__, "timm": timm.__version__}
-        arguments.out.write_text(json.dumps(report, indent=2) + "\n")
+        whole = {
+            "results": results,
+            "ceilings": {"bytes_per_s": limits[0], "flops_per_s": limits[1]},
+            "command": f"python benchmarks/step.py --nets {' '.join(map(repr, arguments.nets))}"
+            + (" --peers" if arguments.peers else ""),
+            **describe(SEED),
+        }
+        arguments.out.write_text(json.dumps(whole, indent=2) + "\n")
 
 
 if __name__ == "__main__":

@@ -6,13 +6,14 @@ from typing import Any
 
 from torch import nn
 
+from bort.nets._acnn import ACNNSmall
 from bort.nets._lenet import LeNet
 
-_NETS: dict[str, type[nn.Module]] = {"lenet": LeNet}
+_NETS: dict[str, type[nn.Module]] = {"acnn-small": ACNNSmall, "lenet": LeNet}
 
 
 def create(name: str, **options: Any) -> nn.Module:
-    """The network called ``name``: "lenet"."""
+    """The network called ``name``: "lenet" or "acnn-small"."""
     if name not in _NETS:
         raise ValueError(f"no network is called {name!r}; there are {', '.join(_NETS)}")
     return _NETS[name](**options)
