@@ -115,24 +115,29 @@ class Bort(Optimizer):
 
         ``.grad`` itself is never written to: it is the user's, and may be shared.
         """
-        due: list[tuple[int, dict[str, Any], list[Weight]]] = []
+        due: list[tuple[int, dict[str, Any], list[Weight], int]] = []
         for index, group in enumerate(self.param_groups):
+            constrained = list(_settings.constrained(group))
             weights = [
                 (slot, p)
-                for slot, (name, p) in enumerate(_settings.constrained(group))
+                for slot, (name, p) in enumerate(constrained)
                 if p.grad is not None and _settings.check_gradient(p.grad, name)  # all, before anything has moved
             ]
             if group["constraint"] and group.get("train_mode", True) and _is_due(group):
-                due.append((index, group, weights))
-        for index, group, weights in due:
+                due.append((index, group, weights, len(constrained)))
+        for index, group, weights, count in due:
             if weights:
-                self._penalise(index, group, weights, lent)
+                self._penalise(index, group, weights, self._residuals_of(index, count, weights[0][1].device), lent)
 
     def _penalise(
-        self, index: int, group: dict[str, Any], weights: list[Weight], lent: list[tuple[Tensor, Tensor]]
+        self,
+        index: int,
+        group: dict[str, Any],
+        weights: list[Weight],
+        residuals: Tensor,
+        lent: list[tuple[Tensor, Tensor]],
     ) -> None:
         judged = _settings.judged(group, self.defaults.get("lr"))
-        residuals = self._residuals_of(index)
         capturing = (
             not group["decoupled"] and _is_capturing()
         )  # a coupled plan uploads addresses, a captured one cannot
@@ -185,15 +190,13 @@ class Bort(Optimizer):
             # schedule-free: p is a mean of z and x; moving both moves x as well
             self.state[p]["z"].sub_(direction, alpha=lr * strength)
 
-    def _residuals_of(self, index: int) -> Tensor:
+    def _residuals_of(self, index: int, count: int, device: torch.device) -> Tensor:
         """Where a group's residuals are kept, nan before the first step. Always the same memory: a captured CUDA graph
         goes on writing where residuals() reads."""
-        weights = [p for _, p in _settings.constrained(self.param_groups[index])]
-        device = weights[0].device if weights else None
         kept = self._residuals.get(index)
-        if kept is None or len(kept) != len(weights) or kept.device != device:
-            with torch.inference_mode(False):  # it has to outlive a step or a look in inference mode
-                kept = self._residuals[index] = torch.full((len(weights),), torch.nan, device=device)
+        if kept is None or len(kept) != count or kept.device != device:
+            with torch.inference_mode(False):  # it has to outlive a step in inference mode
+                kept = self._residuals[index] = torch.full((count,), torch.nan, device=device)
         return kept
 
     @torch.no_grad()
@@ -207,7 +210,10 @@ class Bort(Optimizer):
         found: dict[str, float] = {}
         for index, group in enumerate(self.param_groups):
             reading = {key: group[key] for key in ("scale", "mode", "blocks", "transposed")}
-            for (name, p), value in zip(_settings.constrained(group), self._residuals_of(index).tolist(), strict=True):
+            weights = list(_settings.constrained(group))
+            kept = self._residuals.get(index)
+            values = [math.nan] * len(weights) if kept is None or len(kept) != len(weights) else kept.tolist()
+            for (name, p), value in zip(weights, values, strict=True):
                 if math.isnan(value):
                     with own_precision("highest", p.device):
                         value = penalty.residual(p, **reading).item()

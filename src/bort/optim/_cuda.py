@@ -121,19 +121,17 @@ def couple(
         device, dtype = weights[0][1].device, weights[0][1].dtype
         here = None if grad_scale is None else grad_scale.to(device)
         penalty = Penalty(group["scale"], rate, rate_tensor, strength, here, judged[1])
-        sizes = [-(-p.numel() // 64) * 64 for _, p in weights]
-        memory = torch.empty(sum(sizes), dtype=dtype, device=device)
-        offset, addresses, alive = 0, [], []
-        for (_, p), size in zip(weights, sizes, strict=True):
+        memory = torch.empty(plan.result_size, dtype=dtype, device=device)
+        start, width = memory.data_ptr(), memory.element_size()
+        addresses, alive = [], []
+        for (_, p), (offset, shape, stride) in zip(weights, plan.results, strict=True):
             grad = p.grad
             assert grad is not None
-            if grad.stride() != p.stride():
+            if grad.stride() != stride:
                 grad = torch.empty_like(p).copy_(grad)
                 alive.append(grad)
-            result = memory.as_strided(p.shape, p.stride(), offset)
-            results.append((p, result))
-            addresses.append((grad.data_ptr(), result.data_ptr()))
-            offset += size
+            results.append((p, memory.as_strided(shape, stride, offset)))
+            addresses.append((grad.data_ptr(), start + width * offset))
         order = [member for batch in plan.batches for member in batch.members]
         table = torch.tensor([addresses[member] for member in order]).to(device, non_blocking=True)
         with torch.cuda.device(device):

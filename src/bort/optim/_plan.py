@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -36,10 +36,12 @@ class Batch:
     matrices: Tensor
     stage_tiles: Tensor
     gram_tiles: Tensor
-    apply_tiles: Tensor
+    apply_tiles: tuple[Tensor, Tensor]
+    """Of the wide weights, and of the tall ones."""
     x_size: int
     e_size: int
     probe_size: int
+    compiled: dict[Any, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,9 @@ class Plan:
     """The rounds for a list of weights: good as long as these stay where they are in memory."""
 
     batches: tuple[Batch, ...]
+    results: tuple[tuple[int, torch.Size, tuple[int, ...]], ...]
+    """Where the penalised gradients go in one block of memory: offset, shape and strides of each."""
+    result_size: int
 
 
 @dataclass(frozen=True)
@@ -91,19 +96,24 @@ def make_plan(weights: Sequence[Weight], *, keep_errors: bool) -> Plan:
             room = SCRATCH_BYTES
         batches[-1].append(shape)
         room -= size
-    return Plan(tuple(_batch(batch, weights) for batch in batches))
+    results, size = [], 0
+    for _, weight in weights:
+        results.append((size, weight.shape, weight.stride()))
+        size += _up(weight.numel(), 64)
+    return Plan(tuple(_batch(batch, weights) for batch in batches), tuple(results), size)
 
 
 def _batch(shapes: list[_Shape], weights: Sequence[Weight]) -> Batch:
     rows: list[list[int]] = []
-    tiles: dict[str, list[Tensor]] = {"stage": [], "gram": [], "apply": []}
+    empty = torch.empty(0, 3, dtype=torch.int64)
+    tiles: dict[str, list[Tensor]] = {"stage": [], "gram": [], "wide": [empty], "tall": [empty]}
     x_size = e_size = gram_count = probe_size = 0
     for number, shape in enumerate(shapes):
         side, padded = shape.side, shape.padded
         triangle = _tiles(number, side // ROWS, side // ROWS, triangle=True)
         tiles["stage"].append(_tiles(number, side // STAGE, padded // STAGE))
         tiles["gram"].append(triangle)
-        tiles["apply"].append(_tiles(number, side // ROWS, padded // COLUMNS))
+        tiles["tall" if shape.tall else "wide"].append(_tiles(number, side // ROWS, padded // COLUMNS))
         rows.append(
             [
                 weights[shape.index][1].data_ptr(),
@@ -126,13 +136,13 @@ def _batch(shapes: list[_Shape], weights: Sequence[Weight]) -> Batch:
         gram_count += len(triangle)
         probe_size += 2 * side
     device = weights[0][1].device
-    stage, gram, apply = (torch.cat(found).to(torch.int32).to(device) for found in tiles.values())
+    stage, gram, wide, tall = (torch.cat(found).to(torch.int32).to(device) for found in tiles.values())
     return Batch(
         members=tuple(shape.index for shape in shapes),
         matrices=torch.tensor(rows, dtype=torch.int64).to(device),
         stage_tiles=stage,
         gram_tiles=gram,
-        apply_tiles=apply,
+        apply_tiles=(wide, tall),
         x_size=x_size,
         e_size=e_size,
         probe_size=probe_size,
@@ -170,61 +180,82 @@ class Penalty:
 
 
 def launch(batch: Batch, dtype: torch.dtype, penalty: Penalty, residuals: Tensor, pointers: Tensor | None) -> None:
-    """The four launches; ``pointers`` are the addresses (gradient, result) of each weight when the penalty is coupled."""
+    """The four launches (five if there are tall weights as well as wide ones); ``pointers`` are the addresses (gradient,
+    result) of each weight when the penalty is coupled."""
     device = batch.matrices.device
     count, tiles = len(batch.members), len(batch.gram_tiles)
     x = torch.empty(batch.x_size, dtype=torch.float16, device=device)
     e = torch.empty(batch.e_size, dtype=torch.float16, device=device)
     numbers = torch.empty(tiles + count + batch.probe_size, dtype=torch.float32, device=device)
-    norms, factors, probes = numbers[:tiles], numbers[tiles : tiles + count], numbers[tiles + count :]
-    kernels.stage[(len(batch.stage_tiles),)](
-        batch.matrices, batch.stage_tiles, x, kernels.FIELDS, _DTYPES[dtype], STAGE, num_warps=4
+    norms, factors, probes = torch.split(numbers, (tiles, count, batch.probe_size))
+    limits, kind = penalty.limits, _DTYPES[dtype]
+    _start(
+        batch,
+        kernels.stage,
+        len(batch.stage_tiles),
+        (batch.matrices, batch.stage_tiles, x, kernels.FIELDS, kind, STAGE),
     )
-    kernels.gram[(tiles,)](
-        batch.matrices, batch.gram_tiles, x, e, norms, penalty.scale, kernels.FIELDS, ROWS, **GRAM_OPTIONS
+    _start(
+        batch,
+        kernels.gram,
+        tiles,
+        (batch.matrices, batch.gram_tiles, x, e, norms, penalty.scale, kernels.FIELDS, ROWS, STEP),
     )
-    kernels.judge[(count,)](
-        batch.matrices,
-        e,
-        norms,
-        probes,
-        residuals,
-        factors,
-        penalty.rate,
-        penalty.rate_tensor,
-        penalty.scale,
-        penalty.limits.step,
-        penalty.limits.scale,
-        penalty.limits.shortened,
-        ITERATIONS=16,
-        FIELDS=kernels.FIELDS,
-        HAS_RATE=penalty.rate_tensor is not None,
-        ROWS=64,
-        COLUMNS=128,
-        num_warps=8,
+    numbers_of_guard = (penalty.rate, penalty.rate_tensor, penalty.scale, limits.step, limits.scale, limits.shortened)
+    _start(
+        batch,
+        kernels.judge,
+        count,
+        (
+            *(batch.matrices, e, norms, probes, residuals, factors, *numbers_of_guard),
+            *(ITERATIONS, kernels.FIELDS, penalty.rate_tensor is not None, 64, 128),
+        ),
+        (penalty.rate_tensor,),
     )
-    kernels.apply[(len(batch.apply_tiles),)](
-        batch.matrices,
-        batch.apply_tiles,
-        x,
-        e,
-        factors,
-        pointers,
-        penalty.strength,
-        penalty.strength_tensor,
-        penalty.skip,
-        FIELDS=kernels.FIELDS,
-        DTYPE=_DTYPES[dtype],
-        COUPLED=pointers is not None,
-        HAS_RATE=penalty.strength_tensor is not None,
-        HAS_SKIP=penalty.skip is not None,
-        ROWS=ROWS,
-        COLUMNS=COLUMNS,
-        **APPLY_OPTIONS,
-    )
+    for tall, found in enumerate(batch.apply_tiles):
+        if len(found):
+            _start(
+                batch,
+                kernels.apply,
+                len(found),
+                (
+                    *(batch.matrices, found, x, e, factors, pointers, penalty.strength, penalty.strength_tensor),
+                    *(penalty.skip, kernels.FIELDS, kind, bool(tall), pointers is not None),
+                    *(penalty.strength_tensor is not None, penalty.skip is not None, ROWS, COLUMNS, STEP),
+                ),
+                (pointers, penalty.strength_tensor, penalty.skip),
+                tall,
+            )
+
+
+def _start(
+    batch: Batch,
+    kernel: Any,
+    programs: int,
+    arguments: tuple[Any, ...],
+    optional: tuple[Tensor | None, ...] = (),
+    variant: int = 0,
+) -> None:
+    """kernel[programs](*arguments), past the search for the compiled kernel, which costs more than the launch itself.
+
+    What Triton compiles for (types, alignment, constants) is the same each time for one batch, but for the tensors that
+    may or may not be there.
+    """
+    key = (kernel, variant, *[None if tensor is None else tensor.dtype for tensor in optional])
+    compiled = batch.compiled.get(key)
+    if compiled is None:
+        batch.compiled[key] = kernel[(programs,)](*arguments, **_OPTIONS[kernel])
+    else:
+        compiled[(programs, 1, 1)](*arguments)
 
 
 # Chosen by measurement on an H200.
-GRAM_OPTIONS: dict[str, Any] = {"STEP": 64, "num_warps": 4, "num_stages": 3}
-APPLY_OPTIONS: dict[str, Any] = {"STEP": 64, "num_warps": 8, "num_stages": 3}
+STEP = 64
+ITERATIONS = 16
+_OPTIONS: dict[Any, dict[str, int]] = {
+    kernels.stage: {"num_warps": 4},
+    kernels.gram: {"num_warps": 4, "num_stages": 3},
+    kernels.judge: {"num_warps": 8},
+    kernels.apply: {"num_warps": 8, "num_stages": 4},
+}
 _DTYPES = {torch.float32: tl.float32, torch.bfloat16: tl.bfloat16, torch.float16: tl.float16}

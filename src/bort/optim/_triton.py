@@ -184,6 +184,7 @@ def apply(
     skip,
     FIELDS: tl.constexpr,
     DTYPE: tl.constexpr,
+    TALL: tl.constexpr,
     COUPLED: tl.constexpr,
     HAS_RATE: tl.constexpr,
     HAS_SKIP: tl.constexpr,
@@ -200,7 +201,6 @@ def apply(
     long = tl.load(row + 4)
     side = tl.multiple_of(tl.load(row + 5), 128)
     padded = tl.multiple_of(tl.load(row + 6), 128)
-    tall = tl.load(row + 7)
     r = (tl.load(tile + 1) * ROWS + tl.arange(0, ROWS)).to(tl.int64)
     c = (tl.load(tile + 2) * COLUMNS + tl.arange(0, COLUMNS)).to(tl.int64)
     depth = tl.arange(0, STEP).to(tl.int64)
@@ -217,7 +217,7 @@ def apply(
     if HAS_SKIP:
         keep = tl.load(skip) == 0
     # W is X or, where it is tall, Xᵀ. E is symmetric, so (E·X)ᵀ = Xᵀ·E: computed the way it is stored.
-    if tall != 0:
+    if TALL:
         a = x + depth[None, :] * padded + c[:, None]
         b = e + depth[:, None] * side + r[None, :]
         turned = tl.zeros((COLUMNS, ROWS), dtype=tl.float32)
