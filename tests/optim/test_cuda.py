@@ -58,7 +58,7 @@ def test_constraint_zero_is_the_base_to_the_bit(cls, options, fast):
 
 @pytest.mark.parametrize(("cls", "options"), CASES)
 def test_cuda_equals_cpu(cls, options):
-    on_cuda, _ = run(cls, options | {"fused": True})
+    on_cuda, _ = run(cls, options | {"fused": True, "precision": "highest"})
     net = model().cpu()
     optimizer = cls(net.parameters(), constraint=0.4, **options)
     for step in range(10):
@@ -315,7 +315,7 @@ def test_a_huge_weight_on_the_kernels_comes_down():
     p = nn.Parameter(1e4 * torch.randn(300, 200, device="cuda"))
     start = p.detach().norm()
     optimizer = BortS([p], lr=1.0, constraint=0.1)
-    for _ in range(120):
+    for _ in range(250):
         p.grad = torch.zeros_like(p)
         optimizer.step()
         assert torch.isfinite(p).all()

@@ -138,11 +138,8 @@ class Bort(Optimizer):
         lent: list[tuple[Tensor, Tensor]],
     ) -> None:
         judged = _settings.judged(group, self.defaults.get("lr"))
-        capturing = (
-            not group["decoupled"] and _is_capturing()
-        )  # a coupled plan uploads addresses, a captured one cannot
         rest = weights
-        if weights[0][1].is_cuda and not capturing:
+        if weights[0][1].is_cuda:
             self._divisions[index] = division = _cuda.divide(weights, group, self._divisions.get(index))
             rest = division.rest
             if group["decoupled"]:

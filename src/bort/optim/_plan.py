@@ -187,7 +187,7 @@ def launch(batch: Batch, dtype: torch.dtype, penalty: Penalty, residuals: Tensor
     x = torch.empty(batch.x_size, dtype=torch.float16, device=device)
     e = torch.empty(batch.e_size, dtype=torch.float16, device=device)
     numbers = torch.empty(tiles + count + batch.probe_size, dtype=torch.float32, device=device)
-    norms, factors, probes = torch.split(numbers, (tiles, count, batch.probe_size))
+    norms, factors, probes = torch.split(numbers, [tiles, count, batch.probe_size])
     limits, kind = penalty.limits, _DTYPES[dtype]
     _start(
         batch,
@@ -246,7 +246,8 @@ def _start(
     if compiled is None:
         batch.compiled[key] = kernel[(programs,)](*arguments, **_OPTIONS[kernel])
     else:
-        compiled[(programs, 1, 1)](*arguments)
+        # Addresses rather than tensors: Triton asks the driver about each tensor that it is given.
+        compiled[(programs, 1, 1)](*[a.data_ptr() if isinstance(a, Tensor) else a for a in arguments])
 
 
 # Chosen by measurement on an H200.
