@@ -55,7 +55,7 @@ def published_form(weights: list[Tensor], rate: float) -> None:
     torch.backends.cuda.matmul.fp32_precision = before
 
 
-def variants(model: nn.Module, extra: bool) -> dict[str, Callable[[], Any]]:
+def variants(model: nn.Module) -> dict[str, Callable[[], Any]]:
     """One step each, on weights of their own (a copy for each, so that all start alike and none disturbs another)."""
     import copy
 
@@ -87,9 +87,6 @@ def variants(model: nn.Module, extra: bool) -> dict[str, Callable[[], Any]]:
         "SGD": torch.optim.SGD(groups(fresh()), lr=LR, momentum=0.9, fused=True).step,
         "BortS": bort_step(bort.BortS, momentum=0.9),
     }
-    if extra:
-        steps["Muon"] = muon(weights)
-        steps["geotorch"] = geotorch(weights)
     return steps
 
 
@@ -198,11 +195,10 @@ def benchmark(label: str, device: str, rounds: int, extra: bool, limits: tuple[f
         "weights": len(weights),
         "parameters": sum(w.numel() for w in weights),
         "floor_ms": floor(weights, *limits),
-        "step_ms": measure(variants(model, False), rounds, 12 if cuda else 1),
+        "step_ms": measure(variants(model), rounds, 12 if cuda else 1),
     }
     if extra:
-        peers = variants(model, True)
-        result["peers_ms"] = measure({name: peers[name] for name in ("Muon", "geotorch")}, 2, 1)
+        result["peers_ms"] = measure({"Muon": muon(weights), "geotorch": geotorch(weights)}, 2, 1)
     if cuda:
         result["error_at_1e-3"] = errors(weights, 1e-3)
         result["extra_memory_MiB"] = {
@@ -265,20 +261,19 @@ def main() -> None:
     arguments = parser.parse_args()
     device = "cuda" if cuda else "cpu"
     limits = ceilings(device)
-    results = {}
+    options = f"--rounds {arguments.rounds}" + (" --peers" if arguments.peers else "")
+    whole: dict[str, Any] = {
+        "command": f"python benchmarks/step.py --nets {' '.join(arguments.nets)} {options}",
+        "ceilings": {"bytes_per_s": limits[0], "flops_per_s": limits[1]},
+        "results": {},
+        **describe(SEED),
+    }
     for net in arguments.nets:
         print(f"{net} on {device} …", flush=True)
-        results[net] = benchmark(net, device, arguments.rounds, arguments.peers, limits)
-    print(report(results))
-    if arguments.out:
-        whole = {
-            "results": results,
-            "ceilings": {"bytes_per_s": limits[0], "flops_per_s": limits[1]},
-            "command": f"python benchmarks/step.py --nets {' '.join(map(repr, arguments.nets))}"
-            + (" --peers" if arguments.peers else ""),
-            **describe(SEED),
-        }
-        arguments.out.write_text(json.dumps(whole, indent=2) + "\n")
+        whole["results"][net] = benchmark(net, device, arguments.rounds, arguments.peers, limits)
+        if arguments.out:  # after each: the next one may be too much for the machine
+            arguments.out.write_text(json.dumps(whole, indent=2) + "\n")
+    print(report(whole["results"]))
 
 
 if __name__ == "__main__":
