@@ -41,6 +41,11 @@ def read(folder: Path, names: list[str], device: str) -> tuple[Tensor, Tensor]:
     return images, torch.from_numpy(records[:, 0].astype(np.int64)).to(device)
 
 
+def noise(count: int, device: str) -> tuple[Tensor, Tensor]:
+    images = torch.randint(0, 256, (count, 3, 32, 32), dtype=torch.uint8, device=device)
+    return images, torch.randint(0, 10, (count,), device=device)
+
+
 def train(variant: str, seed: int, epochs: int, data: dict[str, tuple[Tensor, Tensor]]) -> dict[str, Any]:
     (images, labels), (test_images, test_labels) = data["train"], data["test"]
     pixels = images.float() / 255
@@ -110,22 +115,30 @@ def report(runs: list[dict[str, Any]]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", type=Path, required=True, help="the folder with data_batch_1.bin and the others")
+    parser.add_argument(
+        "--data", type=Path, help="the folder with data_batch_1.bin and the others; without: noise, to time only"
+    )
     parser.add_argument("--variants", nargs="+", default=list(VARIANTS), choices=list(VARIANTS))
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--epochs", type=int, default=40)
     parser.add_argument("--out", type=Path, required=True, help="runs are added to the ones it has")
     arguments = parser.parse_args()
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    data = {
-        "train": read(arguments.data, [f"data_batch_{i}" for i in range(1, 6)], device),
-        "test": read(arguments.data, ["test_batch"], device),
-    }
+    if arguments.data:
+        data = {
+            "train": read(arguments.data, [f"data_batch_{i}" for i in range(1, 6)], device),
+            "test": read(arguments.data, ["test_batch"], device),
+        }
+    else:
+        data = {"train": noise(50_000, device), "test": noise(10_000, device)}
     whole = json.loads(arguments.out.read_text()) if arguments.out.exists() else {"runs": []}
     for seed in arguments.seeds:
         for variant in arguments.variants:
             whole["runs"].append(train(variant, seed, arguments.epochs, data))
-            whole |= describe(seed) | {"command": "python benchmarks/train.py --data … --seeds 0 1 2"}
+            whole |= describe(seed) | {
+                "command": f"python benchmarks/train.py --epochs {arguments.epochs}",
+                "data": "CIFAR-10" if arguments.data else "noise",
+            }
             arguments.out.write_text(json.dumps(whole, indent=2) + "\n")
     print(report(whole["runs"]))
 

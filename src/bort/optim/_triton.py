@@ -13,6 +13,9 @@ Every weight is read as X (k × K), its smaller side first: X = W, or Wᵀ where
 A tile table says which matrix and which tile a program works on: one launch serves any number of weights of any shape. No
 atomics: the same bits come out every time. Weights may lie in memory in any dense order whose outermost dimension is the
 first (channels_last does): a permutation of the columns goes through the formula unchanged.
+
+Where a tile begins is an int64, what is inside it int32: weights of more than 2³¹ elements are fine, and the offsets take
+half the registers that pointers would.
 """
 
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
@@ -33,71 +36,65 @@ def stage(matrices, tiles, x, FIELDS: tl.constexpr, DTYPE: tl.constexpr, SIZE: t
     row = matrices + tl.load(tile) * FIELDS
     weight = tl.load(row).to(tl.pointer_type(DTYPE))
     x += tl.multiple_of(tl.load(row + 1), 128)
-    k = tl.load(row + 3)
-    long = tl.load(row + 4)
-    padded = tl.multiple_of(tl.load(row + 6), 128)
+    k = tl.load(row + 3).to(tl.int32)
+    long = tl.load(row + 4).to(tl.int32)
+    padded = tl.multiple_of(tl.load(row + 6).to(tl.int32), 128)
     tall = tl.load(row + 7)
     error = tl.multiple_of(tl.load(row + 8), 128)
-    r = (tl.load(tile + 1) * SIZE + tl.arange(0, SIZE)).to(tl.int64)
-    c = (tl.load(tile + 2) * SIZE + tl.arange(0, SIZE)).to(tl.int64)
+    top = tl.load(tile + 1) * SIZE
+    left = tl.load(tile + 2) * SIZE
+    first = tl.arange(0, SIZE)[:, None]
+    second = tl.arange(0, SIZE)[None, :]
     if tall != 0:
-        inside = (c[:, None] < long) & (r[None, :] < k)
-        value = tl.trans(tl.load(weight + c[:, None] * k + r[None, :], mask=inside, other=0.0).to(tl.float32))
+        inside = (left + first < long) & (top + second < k)
+        weight += left.to(tl.int64) * k + top
+        value = tl.trans(tl.load(weight + (first * k + second), mask=inside, other=0.0).to(tl.float32))
     else:
-        inside = (r[:, None] < k) & (c[None, :] < long)
-        value = tl.load(weight + r[:, None] * long + c[None, :], mask=inside, other=0.0).to(tl.float32)
+        inside = (top + first < k) & (left + second < long)
+        weight += top.to(tl.int64) * long + left
+        value = tl.load(weight + (first * long + second), mask=inside, other=0.0).to(tl.float32)
     value = tl.minimum(tl.maximum(value, -HALF_MAX), HALF_MAX)
     near = value.to(tl.float16)
-    target = x + r[:, None] * padded + c[None, :]
-    tl.store(target, near)
+    x += top.to(tl.int64) * padded + left
+    tl.store(x + (first * padded + second), near)
     if error != 0:
-        tl.store(target + error, (value - near.to(tl.float32)).to(tl.float16))
+        tl.store(x + error + (first * padded + second), (value - near.to(tl.float32)).to(tl.float16))
 
 
 @triton.jit
-def gram(
-    matrices,
-    tiles,
-    x,
-    e,
-    norms,
-    scale,
-    FIELDS: tl.constexpr,
-    SIZE: tl.constexpr,
-    STEP: tl.constexpr,
-):
+def gram(matrices, tiles, x, e, norms, scale, FIELDS: tl.constexpr, SIZE: tl.constexpr, STEP: tl.constexpr):
     tile = tiles + tl.program_id(0) * 3
     row = matrices + tl.load(tile) * FIELDS
     i = tl.load(tile + 1)
     j = tl.load(tile + 2)
     x += tl.multiple_of(tl.load(row + 1), 128)
     e += tl.multiple_of(tl.load(row + 2), 128)
-    k = tl.load(row + 3)
-    side = tl.multiple_of(tl.load(row + 5), 128)
-    padded = tl.multiple_of(tl.load(row + 6), 128)
+    k = tl.load(row + 3).to(tl.int32)
+    side = tl.multiple_of(tl.load(row + 5).to(tl.int32), 128)
+    padded = tl.multiple_of(tl.load(row + 6).to(tl.int32), 128)
     error = tl.multiple_of(tl.load(row + 8), 128)
-    steps = (padded // STEP).to(tl.int32)
-    r = (i * SIZE + tl.arange(0, SIZE)).to(tl.int64)
-    c = (j * SIZE + tl.arange(0, SIZE)).to(tl.int64)
-    depth = tl.arange(0, STEP)
-    a = x + r[:, None] * padded + depth[None, :]
-    b = x + c[:, None] * padded + depth[None, :]
+    steps = padded // STEP
+    within = tl.arange(0, SIZE)
+    offsets = within[:, None] * padded + tl.arange(0, STEP)[None, :]
+    a = x + (i * SIZE).to(tl.int64) * padded
+    b = x + (j * SIZE).to(tl.int64) * padded
     # With the rounding errors staged, X ≈ H + L and XXᵀ ≈ HHᵀ + HLᵀ + LHᵀ: the same loop over three panels.
     panels = tl.where(error != 0, 3, 1)
     sums = tl.zeros((SIZE, SIZE), dtype=tl.float32)
     for step in range(panels * steps):
         panel = step // steps
-        offset = (step - panel * steps) * STEP
-        left = tl.load(a + (offset + tl.where(panel == 2, error, 0)))
-        right = tl.load(b + (offset + tl.where(panel == 1, error, 0)))
+        at = (step - panel * steps) * STEP
+        left = tl.load(a + (at + tl.where(panel == 2, error, 0)) + offsets)
+        right = tl.load(b + (at + tl.where(panel == 1, error, 0)) + offsets)
         sums = tl.dot(left, tl.trans(right), sums)
-    diagonal = (r[:, None] == c[None, :]) & (r[:, None] < k)
+    diagonal = (i * SIZE + within[:, None] == j * SIZE + within[None, :]) & (i * SIZE + within[:, None] < k)
     sums = tl.where(diagonal, sums - scale, sums)
     tl.store(norms + tl.program_id(0), tl.sum(sums * sums) * tl.where(i == j, 1.0, 2.0))
     rounded = tl.minimum(tl.maximum(sums, -HALF_MAX), HALF_MAX).to(tl.float16)
-    tl.store(e + r[:, None] * side + c[None, :], rounded)
+    place = within[:, None] * side + within[None, :]
+    tl.store(e + ((i * SIZE).to(tl.int64) * side + j * SIZE) + place, rounded)
     if i != j:
-        tl.store(e + c[:, None] * side + r[None, :], tl.trans(rounded))
+        tl.store(e + ((j * SIZE).to(tl.int64) * side + i * SIZE) + place, tl.trans(rounded))
 
 
 @triton.jit
@@ -172,6 +169,23 @@ def judge(
 
 
 @triton.jit
+def _halves(values):
+    """The left and the right half of a tile."""
+    paired = tl.reshape(values, (values.shape[0], 2, values.shape[1] // 2))
+    return tl.split(tl.permute(paired, (0, 2, 1)))
+
+
+@triton.jit
+def _finish(sums, source, target, pitch, rows_left, columns_left, rate, DTYPE: tl.constexpr):
+    i = tl.arange(0, sums.shape[0])[:, None]
+    j = tl.arange(0, sums.shape[1])[None, :]
+    inside = (i < rows_left) & (j < columns_left)
+    place = i * pitch + j
+    value = tl.load(source + place, mask=inside, other=0.0).to(tl.float32) + rate * sums
+    tl.store(target + place, value.to(DTYPE), mask=inside)
+
+
+@triton.jit
 def apply(
     matrices,
     tiles,
@@ -195,49 +209,61 @@ def apply(
     tile = tiles + tl.program_id(0) * 3
     matrix = tl.load(tile)
     row = matrices + matrix * FIELDS
-    x += tl.multiple_of(tl.load(row + 1), 128)
+    k = tl.load(row + 3).to(tl.int32)
+    long = tl.load(row + 4).to(tl.int32)
+    side = tl.multiple_of(tl.load(row + 5).to(tl.int32), 128)
+    padded = tl.multiple_of(tl.load(row + 6).to(tl.int32), 128)
+    top = tl.load(tile + 1) * ROWS
+    left = tl.load(tile + 2) * COLUMNS
     e += tl.multiple_of(tl.load(row + 2), 128)
-    k = tl.load(row + 3)
-    long = tl.load(row + 4)
-    side = tl.multiple_of(tl.load(row + 5), 128)
-    padded = tl.multiple_of(tl.load(row + 6), 128)
-    r = (tl.load(tile + 1) * ROWS + tl.arange(0, ROWS)).to(tl.int64)
-    c = (tl.load(tile + 2) * COLUMNS + tl.arange(0, COLUMNS)).to(tl.int64)
-    depth = tl.arange(0, STEP).to(tl.int64)
+    x += tl.multiple_of(tl.load(row + 1), 128) + left
+    r = tl.arange(0, ROWS)
+    c = tl.arange(0, COLUMNS)
+    depth = tl.arange(0, STEP)
+    # W is X or, where it is tall, Xᵀ. E is symmetric, so (E·X)ᵀ = Xᵀ·E: computed the way it is stored.
+    if TALL:
+        e += top
+        from_x = depth[None, :] * padded + c[:, None]
+        from_e = depth[:, None] * side + r[None, :]
+        sums = tl.zeros((COLUMNS, ROWS), dtype=tl.float32)
+        for _ in range(0, side, STEP):
+            sums = tl.dot(tl.load(x + from_x), tl.load(e + from_e), sums)
+            x += STEP * padded
+            e += STEP * side
+        pitch = k
+        start = left.to(tl.int64) * k + top
+        rows_left = long - left
+        columns_left = k - top
+    else:
+        e += top.to(tl.int64) * side
+        from_x = depth[:, None] * padded + c[None, :]
+        from_e = r[:, None] * side + depth[None, :]
+        sums = tl.zeros((ROWS, COLUMNS), dtype=tl.float32)
+        for _ in range(0, side, STEP):
+            sums = tl.dot(tl.load(e + from_e), tl.load(x + from_x), sums)
+            x += STEP * padded
+            e += STEP
+        pitch = long
+        start = top.to(tl.int64) * long + left
+        rows_left = k - top
+        columns_left = long - left
     if HAS_RATE:
         rate *= tl.load(rate_tensor).to(tl.float32)
     rate *= tl.load(factors + matrix)
-    if COUPLED:
-        source = tl.load(gradients + matrix * 2).to(tl.pointer_type(DTYPE))
-        target = tl.load(gradients + matrix * 2 + 1).to(tl.pointer_type(DTYPE))
-    else:
-        source = tl.load(row).to(tl.pointer_type(DTYPE))
-        target = source
-    keep = True
     if HAS_SKIP:
-        keep = tl.load(skip) == 0
-    # W is X or, where it is tall, Xᵀ. E is symmetric, so (E·X)ᵀ = Xᵀ·E: computed the way it is stored.
-    if TALL:
-        a = x + depth[None, :] * padded + c[:, None]
-        b = e + depth[:, None] * side + r[None, :]
-        turned = tl.zeros((COLUMNS, ROWS), dtype=tl.float32)
-        for _ in range(0, side, STEP):
-            turned = tl.dot(tl.load(a), tl.load(b), turned)
-            a += STEP * padded
-            b += STEP * side
-        place = c[:, None] * k + r[None, :]
-        inside = (c[:, None] < long) & (r[None, :] < k) & keep
-        turned = tl.load(source + place, mask=inside, other=0.0).to(tl.float32) + rate * turned
-        tl.store(target + place, turned.to(DTYPE), mask=inside)
+        rows_left = tl.where(tl.load(skip) == 0, rows_left, 0)
+    if COUPLED:
+        source = tl.load(gradients + matrix * 2).to(tl.pointer_type(DTYPE)) + start
+        target = tl.load(gradients + matrix * 2 + 1).to(tl.pointer_type(DTYPE)) + start
     else:
-        across = e + r[:, None] * side + depth[None, :]
-        down = x + depth[:, None] * padded + c[None, :]
-        sums = tl.zeros((ROWS, COLUMNS), dtype=tl.float32)
-        for _ in range(0, side, STEP):
-            sums = tl.dot(tl.load(across), tl.load(down), sums)
-            across += STEP
-            down += STEP * padded
-        spot = r[:, None] * long + c[None, :]
-        within = (r[:, None] < k) & (c[None, :] < long) & keep
-        sums = tl.load(source + spot, mask=within, other=0.0).to(tl.float32) + rate * sums
-        tl.store(target + spot, sums.to(DTYPE), mask=within)
+        source = tl.load(row).to(tl.pointer_type(DTYPE)) + start
+        target = source
+    # A quarter at a time: what is read and written beside all the sums would not fit into the registers.
+    WIDTH: tl.constexpr = sums.shape[1] // 4
+    left_half, right_half = _halves(sums)
+    first, second = _halves(left_half)
+    third, fourth = _halves(right_half)
+    _finish(first, source, target, pitch, rows_left, columns_left, rate, DTYPE)
+    _finish(second, source + WIDTH, target + WIDTH, pitch, rows_left, columns_left - WIDTH, rate, DTYPE)
+    _finish(third, source + 2 * WIDTH, target + 2 * WIDTH, pitch, rows_left, columns_left - 2 * WIDTH, rate, DTYPE)
+    _finish(fourth, source + 3 * WIDTH, target + 3 * WIDTH, pitch, rows_left, columns_left - 3 * WIDTH, rate, DTYPE)
