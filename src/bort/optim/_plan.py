@@ -255,8 +255,8 @@ STEP = 64
 ITERATIONS = 16
 _OPTIONS: dict[Any, dict[str, int]] = {
     kernels.stage: {"num_warps": 4},
-    kernels.gram: {"num_warps": 4, "num_stages": 3},
+    kernels.gram: {"num_warps": 8, "num_stages": 3},
     kernels.judge: {"num_warps": 8},
-    kernels.apply: {"num_warps": 8, "num_stages": 4},
+    kernels.apply: {"num_warps": 4, "num_stages": 3},
 }
 _DTYPES = {torch.float32: tl.float32, torch.bfloat16: tl.bfloat16, torch.float16: tl.float16}
