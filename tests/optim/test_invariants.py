@@ -1,6 +1,7 @@
 """What torch promises of its optimizers holds for ours: the things a training script leans on without knowing it."""
 
 import copy
+import inspect
 import io
 import pickle
 
@@ -156,29 +157,37 @@ def test_tensor_lr(cls, options):
         torch.testing.assert_close(a, b)
 
 
+def accepting(argument):
+    """The main optimizers that have an argument of this name."""
+    found = {name: case for name, case in MAIN.items() if argument in inspect.signature(case[0]).parameters}
+    return pytest.mark.parametrize(("cls", "options"), found.values(), ids=found)
+
+
 @pytest.mark.parametrize("decoupled", [False, True])
-def test_maximize_climbs_the_loss_but_not_the_penalty(decoupled):
+@accepting("maximize")
+def test_maximize_climbs_the_loss_but_not_the_penalty(cls, options, decoupled):
     first, second = (nn.Parameter(torch.randn(5, 3, generator=torch.Generator().manual_seed(0))) for _ in range(2))
-    up = BortS([first], lr=0.1, maximize=True, constraint=0.3, decoupled=decoupled)
-    down = BortS([second], lr=0.1, constraint=0.3, decoupled=decoupled)
-    first.grad = torch.ones(5, 3)
-    second.grad = -torch.ones(5, 3)
-    up.step()
-    down.step()
+    up = cls([first], maximize=True, constraint=0.3, decoupled=decoupled, **options)
+    down = cls([second], constraint=0.3, decoupled=decoupled, **options)
+    for step in range(3):
+        first.grad = torch.full((5, 3), 1.0 + step)
+        second.grad = -first.grad
+        up.step()
+        down.step()
     torch.testing.assert_close(first, second)
 
 
 @pytest.mark.parametrize("decoupled", [False, True])
 @pytest.mark.parametrize("mode", ["full", "rows"])
-def test_differentiable_steps_can_be_differentiated(decoupled, mode):
+@accepting("differentiable")
+def test_differentiable_steps_can_be_differentiated(cls, options, decoupled, mode):
     """gradcheck through two steps, with respect to weight and gradient. (torch detaches SGD's first momentum.)"""
 
     def after(start, grad):
         p = start.clone()
         p.grad = grad
-        optimizer = BortS(
-            [p], lr=0.1, weight_decay=0.01, differentiable=True, constraint=0.3, decoupled=decoupled, mode=mode
-        )
+        settings = options | {"lr": 0.1, "momentum": 0.0} if "momentum" in options else options
+        optimizer = cls([p], differentiable=True, constraint=0.3, decoupled=decoupled, mode=mode, **settings)
         optimizer.step()
         optimizer.step()
         return p

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 _SMALLEST_SIDE = 8  # a few rows would fill a tile with padding
+_LONGEST_SIDE = 2**24  # offsets inside a tile of 128 rows are int32
 
 
 @dataclass(frozen=True)
@@ -83,6 +84,7 @@ def _weight_fits(p: Tensor) -> bool:
         available(p.device)
         and p.dtype in _DTYPES
         and min(rows, columns) >= _SMALLEST_SIDE
+        and max(rows, columns) < _LONGEST_SIDE
         and p.stride(0) == columns
         and p[0].is_contiguous() | _dense_in_memory(p[0])
     )
