@@ -40,6 +40,23 @@ def test_equals_the_reference(shapes, mode, dtype, seed):
         torch.testing.assert_close(distance.double(), penalty.residual(w.double(), mode=mode), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize(
+    "settings", [{}, {"mode": "columns"}, {"blocks": 2}, {"transposed": True, "mode": "rows"}], ids=str
+)
+def test_channels_last_is_read_where_it_lies(settings, monkeypatch):
+    torch.manual_seed(0)
+    w = torch.randn(8, 5, 3, 2, dtype=torch.float64).to(memory_format=torch.channels_last)
+    addresses = []
+    real = penalty.matrices
+    monkeypatch.setattr(
+        penalty, "matrices", lambda *a, **k: addresses.append(real(*a, **k).data_ptr()) or real(*a, **k)
+    )
+    ((move, _),) = directions([w], **settings)
+    assert addresses == [w.data_ptr()]
+    monkeypatch.undo()
+    torch.testing.assert_close(move, penalty.gradient(w, **settings))
+
+
 @pytest.mark.parametrize("shape", [(600, 700), (700, 521), (512, 512)])
 def test_a_large_gram_matrix_in_strips(shape):
     torch.manual_seed(0)

@@ -36,7 +36,8 @@ def bortify(cls: type[Optimizer]) -> type[Any]:
         every: apply every·λ at each every-th step, at 1/every of the cost.
         scale: s of the target WᵀW = s·I, or "adaptive": (mean row norm)².
         mode: "full" (the paper), "rows" or "columns" (norms only), each also as "l1-…".
-        precision: of the penalty's products, as in torch.set_float32_matmul_precision: "highest", "high", "medium".
+        precision: of the penalty's products on a GPU, in the words of torch.set_float32_matmul_precision: "highest" is
+            float32; "high", the default, keeps the penalty within 1%; "medium" drops what short rows need for that.
 
     A group may also have ``blocks`` and ``transposed`` (see :func:`bort.penalty.matrices`); :func:`bort.param_groups`
     sets them from the modules. The same base always gives the same class, and a Bort class is returned as it is.
