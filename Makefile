@@ -1,8 +1,9 @@
 # `make demo` and `make test` need git, make and Python 3.11 or newer; everything else goes into .venv.
+SHELL  := /bin/bash
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-PIP    := $(BIN)/python -m pip install --disable-pip-version-check --progress-bar on --constraint constraints.txt
+PIP    := $(BIN)/python -m pip install --disable-pip-version-check --constraint constraints.txt
 SOURCES := src tests benchmarks examples
 
 .PHONY: help demo test check lint format bench clean
@@ -41,7 +42,12 @@ $(VENV)/bin/python:
 	@echo "==> making $(VENV)"
 	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); echo "No virtual environment: on Debian, apt install python3-venv"; exit 1; }
 
+# pip's own output goes to a log; what is seen is one line that moves.
 $(VENV)/%.done: pyproject.toml constraints.txt | $(VENV)/bin/python
 	@echo "==> installing bort[$*] into $(VENV): torch and its CUDA libraries are about 3 GB, a few minutes the first time"
-	@$(PIP) --editable '.[$*]'
-	@touch $@
+	@set -o pipefail; $(PIP) --editable '.[$*]' 2>&1 | tee $(VENV)/install.log | awk \
+	    '/^Collecting/ { printf "\r\033[K    %d  %s", ++n, $$2; fflush() } \
+	     /^Installing collected/ { printf "\r\033[K    unpacking %d packages", n; fflush() } \
+	     END { print "" }' \
+	    || { cat $(VENV)/install.log; echo "The installation failed, see above (and $(VENV)/install.log)"; exit 1; }
+	@touch $@ $(if $(filter dev,$*),$(VENV)/vision.done)

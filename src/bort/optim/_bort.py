@@ -54,7 +54,7 @@ class Bort(Optimizer):
         }
         super().__init__(*args, **kwargs)
         self._residuals: dict[int, Tensor] = {}
-        self._divisions: dict[int, _cuda.Division] = {}
+        self._divisions: dict[int, dict[Any, _cuda.Division]] = {}
         for index, group in enumerate(self.param_groups):
             _settings.warn(group, index, stacklevel=3)
         wanted = [group for group in self.param_groups if group["constraint"]]
@@ -140,7 +140,7 @@ class Bort(Optimizer):
         judged = _settings.judged(group, self.defaults.get("lr"))
         rest = weights
         if weights[0][1].is_cuda:
-            self._divisions[index] = division = _cuda.divide(weights, group, self._divisions.get(index))
+            division = _cuda.divide(weights, group, self._divisions.setdefault(index, {}))
             rest = division.rest
             if group["decoupled"]:
                 _cuda.decouple(division, group, residuals, judged, getattr(self, "found_inf", None))

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 _SMALLEST_SIDE = 8  # a few rows would fill a tile with padding
+_KEPT = 16
 _LONGEST_SIDE = 2**24  # offsets inside a tile of 128 rows are int32
 
 
@@ -24,7 +25,6 @@ _LONGEST_SIDE = 2**24  # offsets inside a tile of 128 rows are int32
 class Division:
     """Which weights of a group the kernels take, with their plans, and which are left to plain torch."""
 
-    key: tuple[Any, ...]
     plans: tuple[tuple[list[Weight], Plan], ...]
     rest: list[Weight]
 
@@ -40,31 +40,38 @@ def available(device: torch.device) -> bool:
     )
 
 
-def divide(weights: list[Weight], group: dict[str, Any], before: Division | None) -> Division:
-    """The division for these weights: ``before`` as long as nothing has moved in memory or changed in its settings."""
+def divide(weights: list[Weight], group: dict[str, Any], known: dict[Any, Division]) -> Division:
+    """The division for these weights, out of ``known`` as long as nothing moves in memory or changes its settings.
+
+    A few are kept: a mixture of experts gives gradients to other weights at each step.
+    """
     key = (
-        *[p.data_ptr() for _, p in weights],
+        *[(p.data_ptr(), p.shape, p.stride()) for _, p in weights],
         *(group[name] for name in ("mode", "scale", "precision", "blocks")),
         torch.is_grad_enabled(),
     )
-    if before is not None and before.key == key:
-        return before
-    by_kind: dict[tuple[torch.device, torch.dtype], list[Weight]] = {}
+    if key in known:
+        return known[key]
+    if len(known) >= _KEPT:
+        known.clear()
+    by_dtype: dict[torch.dtype, list[Weight]] = {}
     rest: list[Weight] = []
+    device = weights[0][1].device  # where the residuals are; a group spread over several devices is left to plain torch
     wanted = _group_fits(group)
     for weight in weights:
-        if wanted and _weight_fits(weight[1]):
-            by_kind.setdefault((weight[1].device, weight[1].dtype), []).append(weight)
+        if wanted and weight[1].device == device and _weight_fits(weight[1]):
+            by_dtype.setdefault(weight[1].dtype, []).append(weight)
         else:
             rest.append(weight)
-    if by_kind and torch.cuda.is_current_stream_capturing():
-        return Division(key, (), weights)  # no plan was made while warming up, and tables cannot be uploaded now
+    if by_dtype and torch.cuda.is_current_stream_capturing():
+        return Division((), weights)  # no plan was made while warming up, and tables cannot be uploaded now
     plans = []
-    for found in by_kind.values():
+    for found in by_dtype.values():
         from bort.optim._plan import make_plan
 
         plans.append((found, make_plan(found, keep_errors=group["precision"] == "high")))
-    return Division(key, tuple(plans), rest)
+    known[key] = Division(tuple(plans), rest)
+    return known[key]
 
 
 def _group_fits(group: dict[str, Any]) -> bool:
