@@ -93,7 +93,7 @@ def _weight_fits(p: Tensor) -> bool:
         and min(rows, columns) >= _SMALLEST_SIDE
         and max(rows, columns) < _LONGEST_SIDE
         and p.stride(0) == columns
-        and p[0].is_contiguous() | _dense_in_memory(p[0])
+        and _dense_in_memory(p[0])
     )
 
 
