@@ -9,8 +9,6 @@ import pytest
 import torch
 from torch import nn
 
-from bort import BortA, BortS
-
 from .cases import MAIN, assert_same, net, train, weights
 
 EACH = pytest.mark.parametrize(("cls", "options"), MAIN.values(), ids=MAIN)
@@ -147,7 +145,7 @@ def test_schedulers_drive_the_penalty_too(cls, options):
     assert_same(before, weights(model))
 
 
-@pytest.mark.parametrize(("cls", "options"), [MAIN["S"], MAIN["A"], MAIN["Adam"]], ids=["S", "A", "Adam"])
+@EACH
 def test_tensor_lr(cls, options):
     first, second = net(torch.float64), net(torch.float64)
     train(first, cls(first.parameters(), **options), 5)
@@ -231,8 +229,8 @@ def test_scalars_frozen_and_gradless_parameters_stay(cls, options):
     assert list(optimizer.residuals()) == ["0.1", "0.2", "0.4"]
 
 
-@pytest.mark.parametrize("cls", [BortS, BortA])
-def test_mixed_dtypes_and_channels_last(cls):
+@EACH
+def test_mixed_dtypes_and_channels_last(cls, options):
     torch.manual_seed(0)
     weight = torch.randn(8, 4, 3, 3)
     params = [
@@ -241,7 +239,7 @@ def test_mixed_dtypes_and_channels_last(cls):
         nn.Parameter(weight.double()),
         nn.Parameter(weight.bfloat16()),
     ]
-    optimizer = cls(params, lr=0.01, constraint=0.5)
+    optimizer = cls(params, constraint=0.5, **options)
     for _ in range(3):
         for p in params:
             p.grad = torch.ones_like(p)

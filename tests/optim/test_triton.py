@@ -1,4 +1,4 @@
-"""The grouped kernels against the reference, in Triton's interpreter: no GPU needed. On a GPU: test_cuda."""
+"""The grouped kernels against the reference, in Triton's interpreter: no GPU needed. On a GPU: test_cuda_kernels."""
 
 import os
 import subprocess
