@@ -173,3 +173,60 @@ def test_precision_leaves_the_programs_own_setting_alone():
         errors[precision] = relative(direction, exact)
         assert torch.get_float32_matmul_precision() == "highest"
     assert errors["highest"] < errors["high"] < 1e-2
+
+
+@pytest.mark.parametrize("decoupled", [False, True])
+def test_large_weights(monkeypatch, decoupled):
+    """Each alone, with the kernels that use the memory accelerator where the GPU has one."""
+    monkeypatch.setattr("bort.optim._plan.SCRATCH_BYTES", 1)
+    torch.manual_seed(0)
+    shapes = [(300, 2100), (2100, 300), (1030, 1031), (1500, 4000), (4000, 1500), (2304, 1025), (128, 40_000)]
+    start = [torch.randn(shape, device="cuda") / 30 for shape in shapes]
+    moved, residuals = one_step(start, decoupled=decoupled)
+    again, _ = one_step(start, decoupled=decoupled)
+    for w, direction, second, residual in zip(start, moved, again, residuals, strict=True):
+        exact = penalty.gradient(w.double())
+        assert relative(direction, exact) < 5e-3, tuple(w.shape)
+        assert residual == pytest.approx(penalty.residual(w.double()).item(), rel=2e-3)
+        assert torch.equal(direction, second)
+
+
+def test_a_large_weight_in_a_captured_step(monkeypatch):
+    monkeypatch.setattr("bort.optim._plan.SCRATCH_BYTES", 1)
+    torch.manual_seed(0)
+    start = torch.randn(300, 1200, device="cuda") / 30
+    captured, eager = nn.Parameter(start.clone()), nn.Parameter(start.clone())
+    for p in (captured, eager):
+        p.grad = torch.randn(300, 1200, device="cuda", generator=torch.Generator("cuda").manual_seed(1)) / 30
+    optimizers = [BortS([p], lr=0.1, constraint=0.1, momentum=0.9, fused=True) for p in (captured, eager)]
+    for optimizer in optimizers:
+        optimizer.step()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        optimizers[0].step()
+    for _ in range(3):
+        graph.replay()
+        optimizers[1].step()
+    assert torch.equal(captured, eager)
+
+
+@pytest.mark.parametrize("tall", [False, True])
+def test_more_elements_than_an_int32_counts(tall):
+    if torch.cuda.mem_get_info()[0] < 40 * 2**30:
+        pytest.skip("needs 40 GiB of free GPU memory")
+    torch.manual_seed(0)
+    long = 16_000_000
+    p = nn.Parameter(torch.randn((long, 136) if tall else (136, long), device="cuda") * (1.1 / long**0.5))
+    assert p.numel() > 2**31
+    x = p.detach().T if tall else p.detach()
+    defect = sum(part.double() @ part.double().T for part in x.split(500_000, dim=1)) - torch.eye(136, device="cuda")
+    places = torch.cat([torch.arange(start, start + 50) for start in (0, 2**31 // 136 - 25, long - 50)]).cuda()
+    before = x[:, places].double()
+    p.grad = torch.zeros((), device="cuda").expand_as(p)  # no memory for zeros
+    optimizer = BortS([p], lr=1.0, constraint=0.5, decoupled=True)
+    with torch.no_grad():
+        optimizer._apply_penalties([])
+    moved = before - x[:, places].double()
+    assert relative(moved, 0.5 * defect @ before) < 0.01
+    (residual,) = optimizer.residuals().values()
+    assert residual == pytest.approx((defect.norm() / 136**0.5).item(), rel=0.02)

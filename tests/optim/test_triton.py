@@ -9,7 +9,7 @@ import pytest
 SCRIPT = """
 import torch
 from bort import penalty
-from bort.optim import _guard, _plan
+from bort.optim import _guard, _launch, _plan
 
 torch.manual_seed(0)
 
@@ -20,10 +20,10 @@ def check(shapes, *, a=0.01, scale=1.0, coupled=False, size=0.1, dtype=torch.flo
     results = [torch.full_like(w, torch.nan) for w in weights]
     residuals = torch.full((len(weights),), torch.nan)
     plan = _plan.make_plan(list(enumerate(weights)), keep_errors=keep)
-    request = _plan.Penalty(scale, a, None, 0.5 if coupled else -a, None, _guard.limits())
+    request = _launch.Penalty(scale, a, None, 0.5 if coupled else -a, None, _guard.limits())
     for batch in plan.batches:
         pointers = torch.tensor([[grads[i].data_ptr(), results[i].data_ptr()] for i in batch.members])
-        _plan.launch(batch, dtype, request, residuals, pointers if coupled else None)
+        _launch.launch(batch, dtype, request, residuals, pointers if coupled else None)
     for i, w in enumerate(before):
         x = penalty.matrices(w)
         e = penalty.defect(x, scale, "full")
@@ -44,6 +44,15 @@ check([(140, 130), (12, 40)], size=3.0, a=0.1, tolerance=0.05)  # unstable: the 
 check([(40, 30), (30, 40)], dtype=torch.bfloat16, a=1.0, size=0.2, scale=2.0, tolerance=0.05)
 _plan.SCRATCH_BYTES = 1  # every weight a batch of its own
 check([(33, 20), (20, 33), (64, 64)])
+_plan.SEGMENT, _plan.LONG = 128, 300
+check([(30, 500)])
+_plan.has_accelerator = lambda device: True  # the kernels for one large weight
+check([(30, 1400), (1400, 30), (140, 1100), (1100, 140)])
+_plan.LONG = 10_000
+check([(30, 1400), (1100, 300), (300, 1100)], coupled=True)
+check([(300, 1100)])
+_plan._wide_tiles_pay = lambda side, device: True
+check([(300, 1100), (1100, 300), (130, 1030)])
 print("checked")
 """
 

@@ -105,7 +105,7 @@ def _dense_in_memory(row: Tensor) -> bool:
 
 def decouple(division: Division, group: dict[str, Any], residuals: Tensor, judged: Judged, skip: Tensor | None) -> None:
     """p ← p − α·λ·direction, in place, for every weight that the kernels take."""
-    from bort.optim._plan import Penalty, launch
+    from bort.optim._launch import Penalty, launch
 
     rate, rate_tensor = _split(judged[0])
     for weights, plan in division.plans:
@@ -121,7 +121,7 @@ def couple(
     division: Division, group: dict[str, Any], residuals: Tensor, judged: Judged, grad_scale: Tensor | None
 ) -> list[tuple[Tensor, Tensor]]:
     """(weight, its gradient + λ·direction) for every weight that the kernels take, in one new block of memory a plan."""
-    from bort.optim._plan import Penalty, launch
+    from bort.optim._launch import Penalty, launch
 
     rate, rate_tensor = _split(judged[0])
     strength = group["constraint"] * group["every"] * (-1.0 if group.get("maximize") else 1.0)

@@ -7,12 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-import triton.language as tl
 from torch import Tensor
 
 from bort.optim import _triton as kernels
 from bort.optim._dense import Weight
-from bort.optim._guard import Limits
 
 STAGE = 64
 ROWS = kernels.TILE
@@ -21,8 +19,10 @@ COLUMNS = kernels.TILE
 # Half precision keeps 11 bits of a weight. Rounding moves a penalty that is 1e-3 per entry off the constraint by about
 # 20%/√K; below this K the rounding error is kept as well, and nothing is lost (docs/speed.md has the measurement).
 SHORT = 1024
-# Scratch for a batch of weights. A larger weight is a batch of its own.
+# Scratch for a batch of weights. A larger weight is a batch of its own, and has kernels of its own on GPUs that can.
 SCRATCH_BYTES = 96 * 2**20
+# Rows longer than this are summed up in segments.
+LONG, SEGMENT = 2**15, 2**14
 # Tiles are visited in squares of this side, so that the programs running together share their operands in the L2 cache.
 _NEIGHBOURS = 12
 
@@ -41,6 +41,11 @@ class Batch:
     x_size: int
     e_size: int
     probe_size: int
+    segment: int
+    """Columns that the Gram matrix is summed up over at a time; 0: all."""
+    large: int
+    """Rows of X if it is one weight for the kernels of `_large`, else 0."""
+    gram_columns: int
     compiled: dict[Any, Any] = field(default_factory=dict)
 
 
@@ -75,6 +80,11 @@ class _Shape:
         return self.side * self.padded * (2 if self.errors else 1)
 
     @property
+    def size(self) -> int:
+        """Bytes of scratch."""
+        return 2 * (self.x_size + self.side**2)
+
+    @property
     def work(self) -> int:
         return self.side**2 * self.padded
 
@@ -90,12 +100,11 @@ def make_plan(weights: Sequence[Weight], *, keep_errors: bool) -> Plan:
     batches: list[list[_Shape]] = []
     room = 0
     for shape in shapes:
-        size = 2 * (shape.x_size + shape.side**2)
-        if not batches or size > room:
+        if not batches or shape.size > room:
             batches.append([])
             room = SCRATCH_BYTES
         batches[-1].append(shape)
-        room -= size
+        room -= shape.size
     results, size = [], 0
     for _, weight in weights:
         results.append((size, weight.shape, weight.stride()))
@@ -103,17 +112,39 @@ def make_plan(weights: Sequence[Weight], *, keep_errors: bool) -> Plan:
     return Plan(tuple(_batch(batch, weights) for batch in batches), tuple(results), size)
 
 
+def has_accelerator(device: torch.device) -> bool:
+    """Whether the device fetches whole blocks of a matrix by itself, which the kernels of `_large` need."""
+    return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (9, 0)
+
+
+def _wide_tiles_pay(side: int, device: torch.device) -> bool:
+    """Tiles of 128 × 256 are the faster ones, unless they leave more of the last round of programs idle."""
+    programs = torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 1
+    rounds = [-(-len(_tiles(0, side, columns, side, triangle=True)) // programs) for columns in (ROWS, 2 * ROWS)]
+    return 2 * rounds[1] <= rounds[0]
+
+
 def _batch(shapes: list[_Shape], weights: Sequence[Weight]) -> Batch:
+    device = weights[0][1].device
+    segment = SEGMENT if any(shape.long > LONG for shape in shapes) else 0
+    first = shapes[0]
+    large = len(shapes) == 1 and first.size > SCRATCH_BYTES and not first.errors and has_accelerator(device)
+    # two sets of sums for each segment: wide tiles would not have the registers
+    gram_columns = 2 * ROWS if large and not segment and _wide_tiles_pay(first.side, device) else ROWS
+    apply_columns = 2 * COLUMNS if large else COLUMNS
     rows: list[list[int]] = []
     empty = torch.empty(0, 3, dtype=torch.int64)
     tiles: dict[str, list[Tensor]] = {"stage": [], "gram": [], "wide": [empty], "tall": [empty]}
     x_size = e_size = gram_count = probe_size = 0
     for number, shape in enumerate(shapes):
         side, padded = shape.side, shape.padded
-        triangle = _tiles(number, side // ROWS, side // ROWS, triangle=True)
-        tiles["stage"].append(_tiles(number, side // STAGE, padded // STAGE))
+        triangle = _tiles(number, side, gram_columns, side, triangle=True)
+        tiles["stage"].append(_tiles(number, side, STAGE, padded, rows=STAGE))
         tiles["gram"].append(triangle)
-        tiles["tall" if shape.tall else "wide"].append(_tiles(number, side // ROWS, padded // COLUMNS))
+        if shape.tall and large:
+            tiles["tall"].append(_tiles(number, side, ROWS, padded, rows=apply_columns))
+        else:
+            tiles["tall" if shape.tall else "wide"].append(_tiles(number, side, apply_columns, padded))
         rows.append(
             [
                 weights[shape.index][1].data_ptr(),
@@ -135,7 +166,6 @@ def _batch(shapes: list[_Shape], weights: Sequence[Weight]) -> Batch:
         e_size += side**2
         gram_count += len(triangle)
         probe_size += 2 * side
-    device = weights[0][1].device
     stage, gram, wide, tall = (torch.cat(found).to(torch.int32).to(device) for found in tiles.values())
     return Batch(
         members=tuple(shape.index for shape in shapes),
@@ -146,117 +176,22 @@ def _batch(shapes: list[_Shape], weights: Sequence[Weight]) -> Batch:
         x_size=x_size,
         e_size=e_size,
         probe_size=probe_size,
+        segment=segment,
+        large=first.side if large else 0,
+        gram_columns=gram_columns,
     )
 
 
-def _tiles(number: int, down: int, across: int, *, triangle: bool = False) -> Tensor:
-    """(matrix, i, j) of each tile, neighbours together."""
-    i, j = torch.meshgrid(torch.arange(down), torch.arange(across), indexing="ij")
+def _tiles(number: int, height: int, columns: int, width: int, *, rows: int = ROWS, triangle: bool = False) -> Tensor:
+    """(matrix, i, j) of each tile of rows × columns, neighbours together; of a triangle those that touch it."""
+    across = -(-width // columns)
+    i, j = torch.meshgrid(torch.arange(-(-height // rows)), torch.arange(across), indexing="ij")
     found = torch.stack([torch.full_like(i, number), i, j], dim=-1).reshape(-1, 3)
     if triangle:
-        found = found[found[:, 1] >= found[:, 2]]
+        found = found[(found[:, 1] + 1) * rows > found[:, 2] * columns]
     square = (found[:, 1] // _NEIGHBOURS) * (across // _NEIGHBOURS + 1) + found[:, 2] // _NEIGHBOURS
     return found[square.argsort(stable=True)]
 
 
 def _up(size: int, tile: int) -> int:
     return -(-size // tile) * tile
-
-
-@dataclass(frozen=True)
-class Penalty:
-    """What one step asks of the kernels. A tensor beside a number multiplies it, on the device."""
-
-    scale: float
-    rate: float
-    """a = α·λ, which the stability guard judges."""
-    rate_tensor: Tensor | None
-    strength: float
-    """What E·X is multiplied by before it is added: −α·λ to the weight (decoupled), λ to the gradient (coupled)."""
-    strength_tensor: Tensor | None
-    limits: Limits
-    skip: Tensor | None = None
-    """Not zero: leave the weights as they are."""
-
-
-def launch(batch: Batch, dtype: torch.dtype, penalty: Penalty, residuals: Tensor, pointers: Tensor | None) -> None:
-    """The four launches (five if there are tall weights as well as wide ones); ``pointers`` are the addresses (gradient,
-    result) of each weight when the penalty is coupled."""
-    device = batch.matrices.device
-    count, tiles = len(batch.members), len(batch.gram_tiles)
-    x = torch.empty(batch.x_size, dtype=torch.float16, device=device)
-    e = torch.empty(batch.e_size, dtype=torch.float16, device=device)
-    numbers = torch.empty(tiles + count + batch.probe_size, dtype=torch.float32, device=device)
-    norms, factors, probes = torch.split(numbers, [tiles, count, batch.probe_size])
-    limits, kind = penalty.limits, _DTYPES[dtype]
-    _start(
-        batch,
-        kernels.stage,
-        len(batch.stage_tiles),
-        (batch.matrices, batch.stage_tiles, x, kernels.FIELDS, kind, STAGE),
-    )
-    _start(
-        batch,
-        kernels.gram,
-        tiles,
-        (batch.matrices, batch.gram_tiles, x, e, norms, penalty.scale, kernels.FIELDS, ROWS, STEP),
-    )
-    numbers_of_guard = (penalty.rate, penalty.rate_tensor, penalty.scale, limits.step, limits.scale, limits.shortened)
-    _start(
-        batch,
-        kernels.judge,
-        count,
-        (
-            *(batch.matrices, e, norms, probes, residuals, factors, *numbers_of_guard),
-            *(ITERATIONS, kernels.FIELDS, penalty.rate_tensor is not None, 64, 128),
-        ),
-        (penalty.rate_tensor,),
-    )
-    for tall, found in enumerate(batch.apply_tiles):
-        if len(found):
-            _start(
-                batch,
-                kernels.apply,
-                len(found),
-                (
-                    *(batch.matrices, found, x, e, factors, pointers, penalty.strength, penalty.strength_tensor),
-                    *(penalty.skip, kernels.FIELDS, kind, bool(tall), pointers is not None),
-                    *(penalty.strength_tensor is not None, penalty.skip is not None, ROWS, COLUMNS, STEP),
-                ),
-                (pointers, penalty.strength_tensor, penalty.skip),
-                tall,
-            )
-
-
-def _start(
-    batch: Batch,
-    kernel: Any,
-    programs: int,
-    arguments: tuple[Any, ...],
-    optional: tuple[Tensor | None, ...] = (),
-    variant: int = 0,
-) -> None:
-    """kernel[programs](*arguments), past the search for the compiled kernel, which costs more than the launch itself.
-
-    What Triton compiles for (types, alignment, constants) is the same each time for one batch, but for the tensors that
-    may or may not be there.
-    """
-    key = (kernel, variant, *[None if tensor is None else tensor.dtype for tensor in optional])
-    compiled = batch.compiled.get(key)
-    if compiled is None:
-        batch.compiled[key] = kernel[(programs,)](*arguments, **_OPTIONS[kernel])
-    else:
-        # Addresses rather than tensors: Triton asks the driver about each tensor that it is given.
-        compiled[(programs, 1, 1)](*[a.data_ptr() if isinstance(a, Tensor) else a for a in arguments])
-
-
-# Chosen by measurement on an H200.
-STEP = 64
-ITERATIONS = 16
-_OPTIONS: dict[Any, dict[str, int]] = {
-    kernels.stage: {"num_warps": 4},
-    kernels.gram: {"num_warps": 8, "num_stages": 3},
-    kernels.judge: {"num_warps": 8},
-    kernels.apply: {"num_warps": 4, "num_stages": 3},
-}
-_DTYPES = {torch.float32: tl.float32, torch.bfloat16: tl.bfloat16, torch.float16: tl.float16}

@@ -62,7 +62,30 @@ def stage(matrices, tiles, x, FIELDS: tl.constexpr, DTYPE: tl.constexpr, SIZE: t
 
 
 @triton.jit
-def gram(matrices, tiles, x, e, norms, scale, FIELDS: tl.constexpr, SIZE: tl.constexpr, STEP: tl.constexpr):
+def _sums(a, b, offsets, error, steps, first, last, SIZE: tl.constexpr, STEP: tl.constexpr):
+    sums = tl.zeros((SIZE, SIZE), dtype=tl.float32)
+    for step in range(first, last):
+        panel = step // steps
+        at = (step - panel * steps) * STEP
+        left = tl.load(a + (at + tl.where(panel == 2, error, 0)) + offsets)
+        right = tl.load(b + (at + tl.where(panel == 1, error, 0)) + offsets)
+        sums = tl.dot(left, tl.trans(right), sums)
+    return sums
+
+
+@triton.jit
+def gram(
+    matrices,
+    tiles,
+    x,
+    e,
+    norms,
+    scale,
+    FIELDS: tl.constexpr,
+    SIZE: tl.constexpr,
+    STEP: tl.constexpr,
+    SEGMENT: tl.constexpr,
+):
     tile = tiles + tl.program_id(0) * 3
     row = matrices + tl.load(tile) * FIELDS
     i = tl.load(tile + 1)
@@ -79,14 +102,16 @@ def gram(matrices, tiles, x, e, norms, scale, FIELDS: tl.constexpr, SIZE: tl.con
     a = x + (i * SIZE).to(tl.int64) * padded
     b = x + (j * SIZE).to(tl.int64) * padded
     # With the rounding errors staged, X ≈ H + L and XXᵀ ≈ HHᵀ + HLᵀ + LHᵀ: the same loop over three panels.
-    panels = tl.where(error != 0, 3, 1)
-    sums = tl.zeros((SIZE, SIZE), dtype=tl.float32)
-    for step in range(panels * steps):
-        panel = step // steps
-        at = (step - panel * steps) * STEP
-        left = tl.load(a + (at + tl.where(panel == 2, error, 0)) + offsets)
-        right = tl.load(b + (at + tl.where(panel == 1, error, 0)) + offsets)
-        sums = tl.dot(left, tl.trans(right), sums)
+    total_steps = tl.where(error != 0, 3, 1) * steps
+    if SEGMENT:
+        # Tensor cores cut off what they add to a sum instead of rounding it: over millions of terms that is felt. Here
+        # their sums are short ones, added up with proper rounding.
+        sums = tl.zeros((SIZE, SIZE), dtype=tl.float32)
+        for first in range(0, total_steps, SEGMENT // STEP):
+            last = tl.minimum(first + SEGMENT // STEP, total_steps)
+            sums += _sums(a, b, offsets, error, steps, first, last, SIZE, STEP)
+    else:
+        sums = _sums(a, b, offsets, error, steps, 0, total_steps, SIZE, STEP)
     diagonal = (i * SIZE + within[:, None] == j * SIZE + within[None, :]) & (i * SIZE + within[:, None] < k)
     sums = tl.where(diagonal, sums - scale, sums)
     tl.store(norms + tl.program_id(0), tl.sum(sums * sums) * tl.where(i == j, 1.0, 2.0))
@@ -169,7 +194,7 @@ def judge(
 
 
 @triton.jit
-def _halves(values):
+def halves(values):
     """The left and the right half of a tile."""
     paired = tl.reshape(values, (values.shape[0], 2, values.shape[1] // 2))
     return tl.split(tl.permute(paired, (0, 2, 1)))
@@ -186,6 +211,20 @@ def _finish(sums, source, target, pitch, rows_left, columns_left, rate, DTYPE: t
 
 
 @triton.jit
+def add(sums, source, target, pitch, rows_left, columns_left, rate, DTYPE: tl.constexpr):
+    """target ← source + rate · sums, as far as the matrix goes."""
+    # A quarter at a time: what is read and written beside all the sums would not fit into the registers.
+    WIDTH: tl.constexpr = sums.shape[1] // 4
+    left_half, right_half = halves(sums)
+    first, second = halves(left_half)
+    third, fourth = halves(right_half)
+    _finish(first, source, target, pitch, rows_left, columns_left, rate, DTYPE)
+    _finish(second, source + WIDTH, target + WIDTH, pitch, rows_left, columns_left - WIDTH, rate, DTYPE)
+    _finish(third, source + 2 * WIDTH, target + 2 * WIDTH, pitch, rows_left, columns_left - 2 * WIDTH, rate, DTYPE)
+    _finish(fourth, source + 3 * WIDTH, target + 3 * WIDTH, pitch, rows_left, columns_left - 3 * WIDTH, rate, DTYPE)
+
+
+@triton.jit
 def apply(
     matrices,
     tiles,
@@ -196,15 +235,15 @@ def apply(
     rate,
     rate_tensor,
     skip,
-    FIELDS: tl.constexpr,
     DTYPE: tl.constexpr,
-    TALL: tl.constexpr,
     COUPLED: tl.constexpr,
     HAS_RATE: tl.constexpr,
     HAS_SKIP: tl.constexpr,
+    TALL: tl.constexpr,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
     STEP: tl.constexpr,
+    FIELDS: tl.constexpr,
 ):
     tile = tiles + tl.program_id(0) * 3
     matrix = tl.load(tile)
@@ -258,12 +297,4 @@ def apply(
     else:
         source = tl.load(row).to(tl.pointer_type(DTYPE)) + start
         target = source
-    # A quarter at a time: what is read and written beside all the sums would not fit into the registers.
-    WIDTH: tl.constexpr = sums.shape[1] // 4
-    left_half, right_half = _halves(sums)
-    first, second = _halves(left_half)
-    third, fourth = _halves(right_half)
-    _finish(first, source, target, pitch, rows_left, columns_left, rate, DTYPE)
-    _finish(second, source + WIDTH, target + WIDTH, pitch, rows_left, columns_left - WIDTH, rate, DTYPE)
-    _finish(third, source + 2 * WIDTH, target + 2 * WIDTH, pitch, rows_left, columns_left - 2 * WIDTH, rate, DTYPE)
-    _finish(fourth, source + 3 * WIDTH, target + 3 * WIDTH, pitch, rows_left, columns_left - 3 * WIDTH, rate, DTYPE)
+    add(sums, source, target, pitch, rows_left, columns_left, rate, DTYPE)
