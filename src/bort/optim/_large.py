@@ -52,11 +52,18 @@ def gram_large(
     r = top + tl.arange(0, ROWS)[:, None]
     c = left + tl.arange(0, COLUMNS)[None, :]
     sums = tl.where((r == c) & (r < k), sums - scale, sums)
-    # A tile may cross the diagonal: its lower part counts, twice but for the diagonal itself.
-    tl.store(norms + tl.program_id(0), tl.sum(sums * sums * tl.where(c < r, 2.0, tl.where(c == r, 1.0, 0.0))))
     rounded = tl.minimum(tl.maximum(sums, -HALF_MAX), HALF_MAX).to(tl.float16)
-    tl.store(e + (r.to(tl.int64) * side + c), rounded, mask=c <= r)
-    tl.store(e + (c.to(tl.int64) * side + r), rounded, mask=c < r)
+    here = e + (r.to(tl.int64) * side + c)
+    mirrored = e + (c.to(tl.int64) * side + r)
+    if left + COLUMNS <= top:  # masks would cut the stores into single elements
+        norm = 2 * tl.sum(sums * sums)
+        tl.store(here, rounded)
+        tl.store(mirrored, rounded)
+    else:  # across the diagonal: the lower part counts
+        norm = tl.sum(sums * sums * tl.where(c < r, 2.0, tl.where(c == r, 1.0, 0.0)))
+        tl.store(here, rounded, mask=c <= r)
+        tl.store(mirrored, rounded, mask=c < r)
+    tl.store(norms + tl.program_id(0), norm)
 
 
 @triton.jit

@@ -24,7 +24,7 @@ SCRATCH_BYTES = 96 * 2**20
 # Rows longer than this are summed up in segments.
 LONG, SEGMENT = 2**15, 2**14
 # Tiles are visited in squares of this side, so that the programs running together share their operands in the L2 cache.
-_NEIGHBOURS = 12
+_SQUARE, _LARGE_SQUARE = 1536, 2048
 
 
 @dataclass(frozen=True)
@@ -189,7 +189,8 @@ def _tiles(number: int, height: int, columns: int, width: int, *, rows: int = RO
     found = torch.stack([torch.full_like(i, number), i, j], dim=-1).reshape(-1, 3)
     if triangle:
         found = found[(found[:, 1] + 1) * rows > found[:, 2] * columns]
-    square = (found[:, 1] // _NEIGHBOURS) * (across // _NEIGHBOURS + 1) + found[:, 2] // _NEIGHBOURS
+    size = _SQUARE if rows == columns else _LARGE_SQUARE
+    square = (found[:, 1] * rows // size) * (width // size + 1) + found[:, 2] * columns // size
     return found[square.argsort(stable=True)]
 
 
