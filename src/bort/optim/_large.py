@@ -52,18 +52,12 @@ def gram_large(
     r = top + tl.arange(0, ROWS)[:, None]
     c = left + tl.arange(0, COLUMNS)[None, :]
     sums = tl.where((r == c) & (r < k), sums - scale, sums)
+    # A tile may cross the diagonal. Its lower part counts, twice but for the diagonal itself; what it has above is written
+    # by another tile too, in the same bits, since x·y = y·x: cheaper than a mask, which would cut the stores into pieces.
+    tl.store(norms + tl.program_id(0), tl.sum(sums * sums * tl.where(c < r, 2.0, tl.where(c == r, 1.0, 0.0))))
     rounded = tl.minimum(tl.maximum(sums, -HALF_MAX), HALF_MAX).to(tl.float16)
-    here = e + (r.to(tl.int64) * side + c)
-    mirrored = e + (c.to(tl.int64) * side + r)
-    if left + COLUMNS <= top:  # masks would cut the stores into single elements
-        norm = 2 * tl.sum(sums * sums)
-        tl.store(here, rounded)
-        tl.store(mirrored, rounded)
-    else:  # across the diagonal: the lower part counts
-        norm = tl.sum(sums * sums * tl.where(c < r, 2.0, tl.where(c == r, 1.0, 0.0)))
-        tl.store(here, rounded, mask=c <= r)
-        tl.store(mirrored, rounded, mask=c < r)
-    tl.store(norms + tl.program_id(0), norm)
+    tl.store(e + (r.to(tl.int64) * side + c), rounded)
+    tl.store(e + (c.to(tl.int64) * side + r), rounded)
 
 
 @triton.jit

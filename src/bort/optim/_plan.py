@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -66,10 +66,11 @@ class _Shape:
     long: int
     tall: bool
     errors: bool
+    large: bool = False
 
     @property
     def side(self) -> int:
-        return _up(self.k, ROWS)
+        return _up(self.k, 2 * ROWS if self.large else ROWS)
 
     @property
     def padded(self) -> int:
@@ -95,7 +96,9 @@ def make_plan(weights: Sequence[Weight], *, keep_errors: bool) -> Plan:
     for index, (_, weight) in enumerate(weights):
         m, n = weight.shape[0], weight.numel() // weight.shape[0]
         k, long = min(m, n), max(m, n)
-        shapes.append(_Shape(index, k, long, m > n, keep_errors and long < SHORT))
+        shape = _Shape(index, k, long, m > n, keep_errors and long < SHORT)
+        large = shape.size > SCRATCH_BYTES and not shape.errors and has_accelerator(weight.device)
+        shapes.append(replace(shape, large=large))
     shapes.sort(key=lambda shape: -shape.work)
     batches: list[list[_Shape]] = []
     room = 0
@@ -128,7 +131,7 @@ def _batch(shapes: list[_Shape], weights: Sequence[Weight]) -> Batch:
     device = weights[0][1].device
     segment = SEGMENT if any(shape.long > LONG for shape in shapes) else 0
     first = shapes[0]
-    large = len(shapes) == 1 and first.size > SCRATCH_BYTES and not first.errors and has_accelerator(device)
+    large = first.large  # and alone
     # two sets of sums for each segment: wide tiles would not have the registers
     gram_columns = 2 * ROWS if large and not segment and _wide_tiles_pay(first.side, device) else ROWS
     apply_columns = 2 * COLUMNS if large else COLUMNS
