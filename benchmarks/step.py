@@ -120,6 +120,9 @@ def geotorch(weights: list[Tensor]) -> Callable[[], Any]:
     return step
 
 
+PEERS: dict[str, Callable[[list[Tensor]], Callable[[], Any]]] = {"Muon": muon, "geotorch": geotorch}
+
+
 def floor(weights: list[Tensor], bandwidth: float, rate: float) -> float:
     """Milliseconds nobody can beat: weights read and written once; one triangle of the Gram matrix and one product."""
     size = sum(2 * p.numel() * p.element_size() for p in weights)
@@ -191,7 +194,7 @@ def errors(weights: list[Tensor], off: float) -> dict[str, float]:
     return {"worst": max(found), "median": statistics.median(found)}
 
 
-def benchmark(label: str, device: str, rounds: int, extra: bool, limits: tuple[float, float]) -> dict[str, Any]:
+def benchmark(label: str, device: str, rounds: int, peers: list[str], limits: tuple[float, float]) -> dict[str, Any]:
     model = create(NETS.get(label, label), device)
     weights = [p.detach() for g in bort.param_groups(model, exclude=()) if g["constraint"] for _, p in g["params"]]
     cuda = device == "cuda"
@@ -201,8 +204,8 @@ def benchmark(label: str, device: str, rounds: int, extra: bool, limits: tuple[f
         "floor_ms": floor(weights, *limits),
         "step_ms": measure(variants(model), rounds, 12 if cuda else 1),
     }
-    if extra:
-        result["peers_ms"] = measure({"Muon": muon(weights), "geotorch": geotorch(weights)}, 2, 1)
+    if peers:
+        result["peers_ms"] = measure({name: PEERS[name](weights) for name in peers}, 1, 1)
     if cuda:
         result["error_at_1e-3"] = errors(weights, 1e-3)
         result["extra_memory_MiB"] = {
@@ -234,8 +237,7 @@ def report(results: dict[str, dict[str, Any]]) -> str:
                 f"{published:.2f}",
                 f"{result['floor_ms']:.2f}",
                 f"{ms['AdamW']:.2f}",
-                f"{peers['Muon']:.1f}" if peers else "–",
-                f"{peers['geotorch']:.1f}" if peers else "–",
+                *(f"{peers[name]:.1f}" if name in peers else "–" for name in PEERS),
             )
         )
     header = (
@@ -249,8 +251,7 @@ def report(results: dict[str, dict[str, Any]]) -> str:
         "published",
         "floor",
         "AdamW",
-        "Muon",
-        "geotorch",
+        *PEERS,
     )
     return table(header, rows, right=range(1, len(header)))
 
@@ -260,12 +261,12 @@ def main() -> None:
     cuda = torch.cuda.is_available()
     parser.add_argument("--nets", nargs="+", default=list(NETS) if cuda else ["ResNet-50", "DeiT-S"])
     parser.add_argument("--rounds", type=int, default=9 if cuda else 3)
-    parser.add_argument("--peers", action="store_true", help="Muon and geotorch as well (slow)")
+    parser.add_argument("--peers", nargs="+", default=[], choices=list(PEERS), help="these as well (slow)")
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
     device = "cuda" if cuda else "cpu"
     limits = ceilings(device)
-    options = f"--rounds {arguments.rounds}" + (" --peers" if arguments.peers else "")
+    options = f"--rounds {arguments.rounds}" + (f" --peers {' '.join(arguments.peers)}" if arguments.peers else "")
     whole: dict[str, Any] = {
         "command": f"python benchmarks/step.py --nets {' '.join(arguments.nets)} {options}",
         "ceilings": {"bytes_per_s": limits[0], "flops_per_s": limits[1]},

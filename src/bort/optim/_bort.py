@@ -58,7 +58,7 @@ class Bort(Optimizer):
         for index, group in enumerate(self.param_groups):
             _settings.warn(group, index, stacklevel=3)
         wanted = [group for group in self.param_groups if group["constraint"]]
-        if wanted and not any(True for group in wanted for _ in _settings.constrained(group)):
+        if wanted and not any(_settings.constrained(group) for group in wanted):
             warnings.warn(
                 f"{type(self).__name__} has nothing to constrain: none of its "
                 f"{sum(len(group['params']) for group in wanted)} parameters with constraint > 0 has two or more dimensions.",
@@ -117,11 +117,12 @@ class Bort(Optimizer):
         """
         due: list[tuple[int, dict[str, Any], list[Weight], int]] = []
         for index, group in enumerate(self.param_groups):
-            constrained = list(_settings.constrained(group))
+            constrained = _settings.constrained(group)
             weights = [
                 (slot, p)
                 for slot, (name, p) in enumerate(constrained)
-                if p.grad is not None and _settings.check_gradient(p.grad, name)  # all, before anything has moved
+                if (grad := p.grad) is not None  # and all are looked at before anything moves:
+                and (grad.layout is torch.strided or _settings.refuse_gradient(grad, name))
             ]
             if group["constraint"] and group.get("train_mode", True) and _is_due(group):
                 due.append((index, group, weights, len(constrained)))
@@ -207,7 +208,7 @@ class Bort(Optimizer):
         found: dict[str, float] = {}
         for index, group in enumerate(self.param_groups):
             reading = {key: group[key] for key in ("scale", "mode", "blocks", "transposed")}
-            weights = list(_settings.constrained(group))
+            weights = _settings.constrained(group)
             kept = self._residuals.get(index)
             values = [math.nan] * len(weights) if kept is None or len(kept) != len(weights) else kept.tolist()
             for (name, p), value in zip(weights, values, strict=True):

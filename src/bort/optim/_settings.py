@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import torch
 from torch import Tensor
@@ -20,14 +19,13 @@ PRECISIONS: Final = ("highest", "high", "medium")
 LAYOUT: Final[dict[str, Any]] = {"blocks": 1, "transposed": False}
 
 
-def constrained(group: dict[str, Any]) -> Iterator[tuple[str, Tensor]]:
+def constrained(group: dict[str, Any]) -> list[tuple[str, Tensor]]:
     """The (name, weight) pairs that the group's constraint applies to: two or more dimensions, and λ not 0."""
     if group["constraint"] == 0:
-        return
-    names = group.get("param_names")
-    for index, p in enumerate(group["params"]):
-        if p.ndim >= 2 and p.numel():
-            yield names[index] if names else str(index), p
+        return []
+    params = group["params"]
+    names = group.get("param_names") or map(str, range(len(params)))
+    return [(name, p) for name, p in zip(names, params, strict=True) if p.ndim >= 2 and p.numel()]
 
 
 def judged(group: dict[str, Any], default_lr: float | Tensor | None) -> tuple[float | Tensor, _guard.Limits]:
@@ -110,18 +108,16 @@ def _is_sharded(p: Tensor) -> bool:
     return any(cls.__name__ == "DTensor" for cls in type(p).__mro__)
 
 
-def check_gradient(grad: Tensor, name: str) -> bool:
-    if grad.layout != torch.strided:
-        raise TypeError(
-            f"parameter {name!r} has a sparse gradient ({grad.layout}) under a constraint, which moves every row: "
-            "put it in a param group of its own with constraint=0, or make its gradient dense"
-        )
-    return True
+def refuse_gradient(grad: Tensor, name: str) -> NoReturn:
+    raise TypeError(
+        f"parameter {name!r} has a sparse gradient ({grad.layout}) under a constraint, which moves every row: "
+        "put it in a param group of its own with constraint=0, or make its gradient dense"
+    )
 
 
 def warn(group: dict[str, Any], index: int, stacklevel: int) -> None:
     """Say, with the numbers, which settings will not do what was hoped for."""
-    if not any(True for _ in constrained(group)):
+    if not constrained(group):
         return
     constraint, scale, momentum = group["constraint"], group["scale"], momentum_of(group)
     decay = float(group.get("weight_decay") or 0.0)
