@@ -22,6 +22,7 @@ from torch.optim import Optimizer
 from bort import penalty
 from bort.optim import _cuda, _dense, _settings
 from bort.optim._dense import Weight
+from bort.optim._layout import as_dtensor, is_dtensor, local, local_gradient, whole
 from bort.optim._precision import own_precision
 
 
@@ -41,6 +42,7 @@ class Bort(Optimizer):
         scale: penalty.Scale = 1.0,
         mode: penalty.Mode = "full",
         precision: str = "high",
+        shard: bool = False,
         **kwargs: Any,
     ) -> None:
         self._settings: dict[str, Any] = {
@@ -50,11 +52,14 @@ class Bort(Optimizer):
             "scale": scale,
             "mode": mode,
             "precision": precision,
+            "shard": shard,
             **_settings.LAYOUT,
         }
         super().__init__(*args, **kwargs)
         self._residuals: dict[int, Tensor] = {}
         self._divisions: dict[int, dict[Any, _cuda.Division]] = {}
+        self._rounds: dict[int, tuple[Any, list[Any]]] = {}
+        self._shares: dict[int, Any] = {}
         for index, group in enumerate(self.param_groups):
             _settings.warn(group, index, stacklevel=3)
         wanted = [group for group in self.param_groups if group["constraint"]]
@@ -85,7 +90,7 @@ class Bort(Optimizer):
         super().__setstate__(state)
         if "_settings" not in self.__dict__:  # unpickled or copied: torch keeps defaults, groups and state only
             self._settings = {key: self.defaults[key] for key in (*_settings.SETTINGS, *_settings.LAYOUT)}
-            self._residuals, self._divisions = {}, {}
+            self._residuals, self._divisions, self._rounds, self._shares = {}, {}, {}, {}
         for index, group in enumerate(self.param_groups):
             current = before[index] if index < len(before) else self._settings
             for key in self._settings:
@@ -139,6 +144,39 @@ class Bort(Optimizer):
         lent: list[tuple[Tensor, Tensor]],
     ) -> None:
         judged = _settings.judged(group, self.defaults.get("lr"))
+        sharded = [weight for weight in weights if is_dtensor(weight[1])]
+        if sharded:
+            self._penalise_sharded(index, group, sharded, residuals, judged, lent)
+            weights = [weight for weight in weights if not is_dtensor(weight[1])]
+        if not weights:
+            return
+        if not group["shard"]:
+            self._penalise_whole(index, group, weights, residuals, judged, lent)
+            return
+        from bort.optim import _share
+
+        if _share.ranks() == 1:
+            self._penalise_whole(index, group, weights, residuals, judged, lent)
+            return
+        share = self._shares.setdefault(index, _share.Share())
+        mine = share.mine(weights)
+        if mine:
+            self._penalise_whole(index, group, mine, residuals, judged, lent)
+        if not group["decoupled"]:
+            for _, p in share.others(weights):
+                _lend(p, torch.empty_like(p), lent)
+        share.exchange(weights, {slot: p if group["decoupled"] else p.grad for slot, p in weights}, residuals)
+
+    def _penalise_whole(
+        self,
+        index: int,
+        group: dict[str, Any],
+        weights: list[Weight],
+        residuals: Tensor,
+        judged: _dense.Judged,
+        lent: list[tuple[Tensor, Tensor]],
+    ) -> None:
+        """Weights that are whole on this process: by the kernels on a GPU, the rest by plain torch."""
         rest = weights
         if weights[0][1].is_cuda:
             division = _cuda.divide(weights, group, self._divisions.setdefault(index, {}))
@@ -152,12 +190,47 @@ class Bort(Optimizer):
             return
         with own_precision(group["precision"], rest[0][1].device):
             for batch, directions, distances in _dense.directions(rest, group, judged):
-                for (slot, p), direction, distance in zip(batch, directions, distances, strict=True):
-                    residuals[slot].copy_(distance)
-                    if group["decoupled"]:
-                        self._decouple(p, group, direction)
-                    else:
-                        _lend(p, self._couple(p, group, direction), lent)
+                for weight, direction, distance in zip(batch, directions, distances, strict=True):
+                    self._move(weight, group, direction, distance, residuals, lent)
+
+    def _penalise_sharded(
+        self,
+        index: int,
+        group: dict[str, Any],
+        weights: list[Weight],
+        residuals: Tensor,
+        judged: _dense.Judged,
+        lent: list[tuple[Tensor, Tensor]],
+    ) -> None:
+        """DTensors: no rank has a whole matrix, see `_sharded`."""
+        from bort.optim import _sharded
+
+        if torch.is_grad_enabled():
+            raise RuntimeError(
+                "differentiable=True: a step on sharded weights (DTensor) cannot be differentiated through"
+            )
+        key = [group[name] for name in ("mode", "scale", "blocks")], [(id(p), p.placements) for _, p in weights]  # type: ignore[attr-defined]
+        if self._rounds.get(index, ((), []))[0] != key:
+            self._rounds[index] = (key, _sharded.plan(weights, group))
+        with own_precision(group["precision"], residuals.device):
+            for weight, direction, distance in _sharded.directions(self._rounds[index][1], group, judged):
+                self._move(weight, group, direction, distance, residuals, lent)
+
+    def _move(
+        self,
+        weight: Weight,
+        group: dict[str, Any],
+        direction: Tensor,
+        distance: Tensor,
+        residuals: Tensor,
+        lent: list[tuple[Tensor, Tensor]],
+    ) -> None:
+        slot, p = weight
+        residuals[slot].copy_(distance)
+        if group["decoupled"]:
+            self._decouple(p, group, direction)
+        else:
+            _lend(p, self._couple(p, group, direction), lent)
 
     def _lend_copies(self, lent: list[tuple[Tensor, Tensor]]) -> None:
         """Some optimizers of timm (LAMB clips) write into the gradients; ours gives them copies to write into."""
@@ -174,7 +247,8 @@ class Bort(Optimizer):
         grad_scale = getattr(self, "grad_scale", None)
         if grad_scale is not None:
             direction = direction * grad_scale.to(direction.device)
-        return torch.add(p.grad, direction, alpha=strength).to(p.grad.dtype)
+        grad = torch.add(local_gradient(p), direction, alpha=strength).to(p.grad.dtype)
+        return as_dtensor(grad, p) if is_dtensor(p) else grad  # type: ignore[arg-type]
 
     def _decouple(self, p: Tensor, group: dict[str, Any], direction: Tensor) -> None:
         lr, strength = group["lr"], group["constraint"] * group["every"]
@@ -183,10 +257,10 @@ class Bort(Optimizer):
             direction = torch.where(found_inf.to(direction.device) > 0, torch.zeros_like(direction), direction)
         if isinstance(lr, Tensor):
             direction, lr = direction * lr, 1.0
-        p.sub_(direction, alpha=lr * strength)
+        local(p).sub_(direction, alpha=lr * strength)
         if "train_mode" in group and "z" in self.state.get(p, {}):
             # schedule-free: p is a mean of z and x; moving both moves x as well
-            self.state[p]["z"].sub_(direction, alpha=lr * strength)
+            local(self.state[p]["z"]).sub_(direction, alpha=lr * strength)
 
     def _residuals_of(self, index: int, count: int, device: torch.device) -> Tensor:
         """Where a group's residuals are kept, nan before the first step. Always the same memory: a captured CUDA graph
@@ -214,7 +288,7 @@ class Bort(Optimizer):
             for (name, p), value in zip(weights, values, strict=True):
                 if math.isnan(value):
                     with own_precision("highest", p.device):
-                        value = penalty.residual(p, **reading).item()
+                        value = penalty.residual(whole(p), **reading).item()
                 found[name if "param_names" in group else f"{index}.{name}"] = value
         return found
 

@@ -39,7 +39,7 @@ def directions(
             stacked = first.detach().permute(order)[None]
         else:
             stacked = torch.stack([p.detach().permute(order) for _, p in batch])
-        moves, distances = _direction(stacked, group, judged)
+        moves, distances = direction(stacked, group, judged)
         back = sorted(range(first.ndim), key=order.__getitem__)
         yield batch, moves.permute(0, *[1 + dimension for dimension in back]), distances
 
@@ -56,7 +56,8 @@ def _batches(weights: list[Weight]) -> Iterator[list[Weight]]:
         yield from (alike[start : start + size] for start in range(0, len(alike), size))
 
 
-def _direction(stacked: Tensor, group: dict[str, Any], judged: Judged) -> tuple[Tensor, Tensor]:
+def direction(stacked: Tensor, group: dict[str, Any], judged: Judged) -> tuple[Tensor, Tensor]:
+    """The guarded directions of weights of one shape, (batch, *shape), and their distances, (batch,)."""
     mode, transposed = group["mode"], group["transposed"]
     count = len(stacked)
     # (batch, blocks·rows, …) read as (batch·blocks) matrices: a block is a weight of its own
@@ -69,9 +70,9 @@ def _direction(stacked: Tensor, group: dict[str, Any], judged: Judged) -> tuple[
     factor = _guard.damping(d.detach(), judged[0], s, judged[1], full=mode.endswith("full"), l1=penalty.is_l1(mode))
     if factor is not None:
         d = d * factor.to(d.dtype)
-    direction = penalty.pull(w, d, mode)
+    move = penalty.pull(w, d, mode)
     # in the products' own precision: half a weight may be too narrow for it until it is multiplied by α·λ
-    return (direction.mT if transposed else direction).reshape(stacked.shape), distance
+    return (move.mT if transposed else move).reshape(stacked.shape), distance
 
 
 def _gram_defect(w: Tensor, s: float | Tensor) -> Tensor:

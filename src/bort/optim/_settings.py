@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Callable
 from typing import Any, Final, NoReturn
 
 import torch
 from torch import Tensor
 
-from bort.optim import _guard
+from bort.optim import _guard, _layout
 from bort.penalty import MODES
 
-SETTINGS: Final = ("constraint", "decoupled", "every", "scale", "mode", "precision")
+SETTINGS: Final = ("constraint", "decoupled", "every", "scale", "mode", "precision", "shard")
 PRECISIONS: Final = ("highest", "high", "medium")
 
 # Where the matrix sits in the tensor. `param_groups` fills these in from the modules; plain parameters need neither.
@@ -60,8 +61,9 @@ def check(group: dict[str, Any], index: int) -> None:
         raise ValueError(
             f"constraint={constraint!r} in {where}: λ must be a finite number ≥ 0 (0 switches the constraint off)"
         )
-    if not isinstance(group["decoupled"], bool):
-        raise ValueError(f"decoupled={group['decoupled']!r} in {where}: must be True or False")
+    for key in ("decoupled", "shard"):
+        if not isinstance(group[key], bool):
+            raise ValueError(f"{key}={group[key]!r} in {where}: must be True or False")
     every = group["every"]
     if isinstance(every, bool) or not isinstance(every, int) or every < 1:
         raise ValueError(f"every={every!r} in {where}: must be a whole number ≥ 1, the steps between two penalties")
@@ -83,29 +85,47 @@ def check(group: dict[str, Any], index: int) -> None:
             f"scale='adaptive' with mode={group['mode']!r} in {where}: the target is the mean norm of the *rows*, which "
             "columns cannot reach together; give a number, or use mode='rows' or 'full'"
         )
+    if constraint:
+        names = group.get("param_names") or range(len(group["params"]))
+        for name, p in zip(names, group["params"], strict=True):
+            _check_kind(p, f"parameter {str(name)!r} of {where}")
     for name, p in constrained(group):
         _check_weight(p, f"parameter {name!r} of {where}", group["blocks"])
 
 
+_WAY_OUT: Final = "put it in a param group of its own with constraint=0"
+
+
+def _check_kind(p: Tensor, who: str) -> None:
+    kind = next((kind for kind, is_one in _FOREIGN.items() if is_one(p)), None)
+    if kind is not None:
+        raise TypeError(f"{who} is {kind}, whose local piece is not a matrix; use fully_shard (FSDP2), or {_WAY_OUT}")
+    reason = _layout.refuse(p) if p.ndim >= 2 and _layout.is_dtensor(p) else None
+    if reason is not None:
+        raise TypeError(f"{who} {reason}; {_WAY_OUT}")
+
+
 def _check_weight(p: Tensor, who: str, blocks: int) -> None:
-    way_out = "put it in a param group of its own with constraint=0"
     if p.is_complex():
-        raise TypeError(f"{who} is complex ({p.dtype}): the constraint is defined for real weights; {way_out}")
+        raise TypeError(f"{who} is complex ({p.dtype}): the constraint is defined for real weights; {_WAY_OUT}")
     if p.layout != torch.strided:
-        raise TypeError(f"{who} is sparse ({p.layout}): the constraint needs a dense weight; {way_out}")
+        raise TypeError(f"{who} is sparse ({p.layout}): the constraint needs a dense weight; {_WAY_OUT}")
     if p.requires_grad and not p.is_floating_point():
-        raise TypeError(f"{who} is {p.dtype}: the constraint needs a floating point weight; {way_out}")
-    if _is_sharded(p):
-        raise TypeError(f"{who} is a DTensor: its local shard is not the matrix; {way_out}")
+        raise TypeError(f"{who} is {p.dtype}: the constraint needs a floating point weight; {_WAY_OUT}")
     if isinstance(blocks, bool) or not isinstance(blocks, int) or blocks < 1 or p.shape[0] % blocks:
         raise ValueError(
             f"{who} of shape {tuple(p.shape)} cannot be cut into blocks={blocks!r} along its first dimension"
         )
 
 
-def _is_sharded(p: Tensor) -> bool:
-    # By name: importing torch.distributed.tensor takes a second that a single process need not pay.
-    return any(cls.__name__ == "DTensor" for cls in type(p).__mro__)
+# Sharded in ways of their own: by what marks their parameters.
+_FOREIGN: Final[dict[str, Callable[[Any], bool]]] = {
+    "a parameter of FSDP1 (FullyShardedDataParallel)": lambda p: (
+        getattr(p, "_fsdp_flattened", False) or type(p).__name__ == "FlatParameter"
+    ),
+    "a ShardedTensor": lambda p: type(p).__name__ == "ShardedTensor",
+    "a parameter of DeepSpeed ZeRO-3": lambda p: hasattr(p, "ds_tensor"),
+}
 
 
 def refuse_gradient(grad: Tensor, name: str) -> NoReturn:
