@@ -5,15 +5,21 @@ import functools
 
 import torch
 import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
 from torch import nn
-from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import CPUOffloadPolicy, fully_shard
+from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.fsdp import CPUOffloadPolicy, FSDPModule, MixedPrecisionPolicy, fully_shard
+from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
+from torch.distributed.tensor.debug import CommDebugMode
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 import bort
 import bort.nets
-from bort.optim import _cost
+from bort.optim import _cost, _sharded
 
 PLACEMENTS = {"0": Shard(0), "1": Shard(1), "r": Replicate(), "p": Partial()}
 OPTIMIZERS = {
@@ -53,9 +59,19 @@ def routed(route):
 
 
 def shapes_step(
-    shapes, placements, mesh_shape, optimizer="BortS", size=0.3, dtype="float64", steps=3, route=None, **settings
+    shapes,
+    placements,
+    mesh_shape,
+    optimizer="BortS",
+    size=0.3,
+    dtype="float64",
+    steps=3,
+    route=None,
+    bucket=2**26,
+    **settings,
 ):
     """Weights of any shapes, cut in any way, against the same weights whole: the largest difference after some steps."""
+    _sharded.BUCKET_BYTES = bucket
     with routed(route):
         return _shapes_step(shapes, placements, mesh_shape, optimizer, size, getattr(torch, dtype), steps, settings)
 
@@ -80,6 +96,19 @@ def _shapes_step(shapes, placements, mesh_shape, optimizer, size, dtype, steps, 
         assert abs(found[name] - expected[name]) < 1e-5 + 1e-5 * abs(expected[name]), (name, found, expected)
     scale = max(1.0, *[p.detach().abs().max().item() for p in plain])
     return max((whole(q).detach() - p.detach()).abs().max().item() for p, q in zip(plain, sharded, strict=True)) / scale
+
+
+def blocks_step(shapes, blocks, placements):
+    """Weights that are constrained in blocks of rows: against whole ones."""
+    ranks = (dist.get_world_size(),)
+    start = [0.3 * random(i, *shape) for i, shape in enumerate(shapes)]
+    plain = [nn.Parameter(w.clone()) for w in start]
+    sharded = [nn.Parameter(cut(w, placements, ranks)) for w in start]
+    for params in (plain, sharded):
+        for p in params:
+            p.grad = torch.zeros_like(p)
+        bort.BortS([{"params": params, "blocks": blocks}], lr=0.1, constraint=0.3).step()
+    return max((whole(q).detach() - p.detach()).abs().max().item() for p, q in zip(plain, sharded, strict=True))
 
 
 class Block(nn.Module):
@@ -144,18 +173,49 @@ def optimizer_of(net, name, **settings):
     return cls(groups, **(options | settings))
 
 
-def alone(name, optimizer, dtype, steps, **settings):
+def fit(
+    net, each, name, dtype, steps, part=(0, 1), *, accumulate=1, clip=None, scaled=False, overflow=None, autocast=False
+):
+    """The loop of all trainings here, on this process's part of the data."""
+    place, places = part
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0, enabled=scaled)
+    for step in range(steps):
+        each.zero_grad()
+        for turn in range(accumulate):
+            last = turn == accumulate - 1
+            x = batch(name, accumulate * step + turn, dtype).chunk(places)[place]
+            if step == overflow and place == 0:
+                x = x * 1e200
+            with synchronised(net, last), torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+                scaler.scale(loss_of(net, x) / accumulate).backward()
+        if clip is not None:
+            scaler.unscale_(each)
+            nn.utils.clip_grad_norm_(net.parameters(), clip)
+        scaler.step(each)
+        scaler.update()
+
+
+@contextlib.contextmanager
+def synchronised(net, wanted):
+    """Gradients are exchanged at the last of the accumulated batches only."""
+    if isinstance(net, nn.parallel.DistributedDataParallel) and not wanted:
+        with net.no_sync():
+            yield
+    else:
+        if isinstance(net, FSDPModule):
+            net.set_requires_gradient_sync(wanted)
+        yield
+
+
+def alone(name, optimizer, dtype, steps, practice, settings):
     """One process, all the data."""
     net = model(name, dtype)
     each = optimizer_of(net, optimizer, **settings)
-    for step in range(steps):
-        each.zero_grad()
-        loss_of(net, batch(name, step, dtype)).backward()
-        each.step()
+    fit(net, each, name, dtype, steps, **practice)
     return {key: p.detach() for key, p in net.named_parameters()}, each.residuals()
 
 
-def _wrap(net, layout):
+def wrap(net, layout):
     """The model under a layout, and which part of the data this process gets: (place, of how many)."""
     rank, ranks = dist.get_rank(), dist.get_world_size()
     if layout.startswith("ddp"):
@@ -165,35 +225,187 @@ def _wrap(net, layout):
         options["shard_placement_fn"] = lambda p: Shard(1) if p.ndim > 1 and p.shape[1] % ranks == 0 else Shard(0)
     if layout == "fsdp offload":
         options["offload_policy"] = CPUOffloadPolicy(pin_memory=False)
+    if layout == "fsdp bf16":
+        options["mp_policy"] = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
     if layout == "fsdp x tp":
         grid = mesh((2, ranks // 2))
-        plan = {"qkv": ColwiseParallel(), "fc1": ColwiseParallel(), "fc2": RowwiseParallel()}
-        plan["qkv"] = ColwiseParallel(output_layouts=Replicate())
+        columns = ColwiseParallel(output_layouts=Replicate())  # the heads are counted before attention
+        plan = {"qkv": columns, "fc1": ColwiseParallel(), "fc2": RowwiseParallel()}
         parallelize_module(net, grid["d1"], plan)
-        options["mesh"] = grid["d0"]
-        fully_shard(net, **options)
+        fully_shard(net, mesh=grid["d0"])
         return net, (grid["d0"].get_local_rank(), 2)
-    for child in net.children():
-        if next(child.parameters(), None) is not None and "tied" not in layout:
-            fully_shard(child, **options)
+    if layout != "fsdp root" and not isinstance(net, Tied):
+        for child in net.children():
+            if next(child.parameters(), None) is not None:
+                fully_shard(child, **options)
     fully_shard(net, **options)
     return net, (rank, ranks)
 
 
-def train(name, optimizer, layout, dtype="float64", steps=10, **settings):
-    """Ten steps under a layout against one process: the largest difference of weights, and of residuals."""
-    dtype = getattr(torch, dtype)
-    expected, expected_residuals = alone(name, optimizer, dtype, steps, **settings)
-    net, (place, places) = _wrap(model(name, dtype), layout)
+def train(name, optimizer, layout, dtype="float64", steps=10, practice=(), **settings):
+    """Steps under a layout against one process: the largest difference of weights, and of residuals."""
+    dtype, practice = getattr(torch, dtype), dict(practice)
+    expected, expected_residuals = alone(name, optimizer, dtype, steps, practice, settings)
+    net, part = wrap(model(name, dtype), layout)
     each = optimizer_of(net, optimizer, shard=layout == "ddp shard", **settings)
-    for step in range(steps):
-        each.zero_grad()
-        x = batch(name, step, dtype)
-        loss_of(net, x.chunk(places)[place]).backward()
-        each.step()
+    fit(net, each, name, dtype, steps, part, **practice)
     found = {key.removeprefix("module."): whole(p).detach() for key, p in net.named_parameters()}
     residuals = each.residuals()
     assert found.keys() == expected.keys()
     off = max((found[key] - expected[key]).abs().max().item() for key in found)
     values = zip(residuals.values(), expected_residuals.values(), strict=True)
     return off, max(abs(a - b) for a, b in values)
+
+
+class Traffic(TorchDispatchMode):
+    """Counts the collectives of a block and the bytes in their buffers."""
+
+    def __init__(self):
+        super().__init__()
+        self.calls = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if func.namespace in ("c10d", "_c10d_functional"):
+            tensors = [leaf for leaf in tree_leaves(args) if isinstance(leaf, torch.Tensor)]
+            size = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+            self.calls.append((func.__name__.split(".")[0].strip("_"), size))
+        return func(*args, **(kwargs or {}))
+
+
+def communication(shapes, placements, mesh_shape, route=None, steps=2, optimizer="BortA", dtype="float32", **settings):
+    """The collectives of one optimizer step: (name, bytes in its buffers) in order, checked against CommDebugMode."""
+    with routed(route):
+        weights = [
+            nn.Parameter(cut(random(0, *s, dtype=getattr(torch, dtype)), placements, mesh_shape)) for s in shapes
+        ]
+        cls, options = OPTIMIZERS[optimizer]
+        each = cls(weights, **(options | settings))
+        for _ in range(steps):
+            for p in weights:
+                p.grad = torch.zeros_like(p)
+            with CommDebugMode() as debug:
+                each.step()
+            with Traffic() as traffic:
+                each.step()
+    assert debug.get_total_counts() == len(traffic.calls), (debug.get_comm_counts(), traffic.calls)
+    return traffic.calls
+
+
+def save(path, name, optimizer, steps, **settings):
+    net, part = wrap(model(name, torch.float64), "fsdp")
+    each = optimizer_of(net, optimizer, **settings)
+    fit(net, each, name, torch.float64, steps, part)
+    state = dict(zip(("model", "optimizer"), get_state_dict(net, each), strict=True))
+    dcp.save(state, checkpoint_id=path)
+
+
+def load_and_go_on(path, name, optimizer, steps, layout="fsdp", **settings):
+    """The weights one step after a checkpoint, and after as many steps in one process."""
+    net = model(name, torch.float64)
+    part = (0, 1)
+    if layout == "fsdp":
+        net, part = wrap(net, layout)
+    each = optimizer_of(net, optimizer, **settings)
+    state = dict(zip(("model", "optimizer"), get_state_dict(net, each), strict=True))
+    dcp.load(state, checkpoint_id=path)
+    set_state_dict(net, each, model_state_dict=state["model"], optim_state_dict=state["optimizer"])
+    x = batch(name, steps, torch.float64)
+    each.zero_grad()
+    loss_of(net, x.chunk(part[1])[part[0]]).backward()
+    each.step()
+    expected, residuals = alone(name, optimizer, torch.float64, steps + 1, {}, settings)
+    for found, value in zip(each.residuals().values(), residuals.values(), strict=True):
+        assert abs(found - value) < 1e-6
+    return max((whole(p).detach() - expected[key]).abs().max().item() for key, p in net.named_parameters())
+
+
+def mixed(route):
+    """DTensors cut and replicated beside plain tensors, one of them without a gradient: against whole weights."""
+    with routed(route):
+        shapes = [(12, 5), (5, 12), (6, 6), (8, 3), (4, 9)]
+        ways = ["0", None, "r", None, "0"]
+        start = [0.3 * random(i, *shape) for i, shape in enumerate(shapes)]
+        plain = [nn.Parameter(w.clone()) for w in start]
+        some = [
+            nn.Parameter(w.clone() if way is None else cut(w, way, (dist.get_world_size(),)))
+            for w, way in zip(start, ways, strict=True)
+        ]
+        pair = [bort.BortS(params, lr=0.1, momentum=0.9, constraint=0.3) for params in (plain, some)]
+        for _ in range(3):
+            for p, q, way in zip(plain[:4], some[:4], ways, strict=False):
+                p.grad = 0.1 * random(7, *p.shape)
+                q.grad = p.grad.clone() if way is None else cut(p.grad, way, (dist.get_world_size(),))
+            for each in pair:
+                each.step()
+    return max((whole(q).detach() - p.detach()).abs().max().item() for p, q in zip(plain, some, strict=True))
+
+
+def refusal(kind):
+    """The message for a weight that is laid out in a way that is not supported."""
+    ranks = dist.get_world_size()
+    if kind == "partial":
+        weight = DTensor.from_local(torch.ones(4, 4), mesh((ranks,)), [Partial()], run_check=False)
+        params = [nn.Parameter(weight)]
+    elif kind == "kernel":
+        params = [nn.Parameter(distribute_tensor(torch.ones(4, 4, 4), mesh((ranks,)), [Shard(2)], src_data_rank=None))]
+    elif kind == "elsewhere":
+        other = DeviceMesh("cpu", [0])
+        weight = DTensor.from_local(torch.ones(4, 4), other, [Shard(0)], run_check=False)
+        params = [nn.Parameter(weight)]
+        if dist.get_rank() == 0:
+            return None
+    elif kind == "fsdp1":
+        from torch.distributed.fsdp import FullyShardedDataParallel
+
+        params = FullyShardedDataParallel(
+            nn.Linear(4, 4), use_orig_params=True, device_id=torch.device("cpu")
+        ).parameters()
+    elif kind == "zero3":
+        params = [nn.Parameter(torch.ones(0))]
+        params[0].ds_tensor = torch.ones(4)
+    elif kind == "unlike":
+        p = nn.Parameter(torch.full((4, 4), 1.0 + dist.get_rank()))
+        p.grad = torch.zeros_like(p)
+        try:
+            bort.BortS([p], lr=0.1, shard=True).step()
+        except RuntimeError as error:
+            return str(error)
+        return None
+    try:
+        bort.BortS(params, lr=0.1)
+    except TypeError as error:
+        return str(error)
+    return None
+
+
+def shared(pays, decoupled, steps=6):
+    """shard=True with the trial's outcome fixed: the same bits on all ranks as without, and the residuals of all."""
+    torch.manual_seed(0)
+    shapes = [(8, 5), (5, 8), (16, 3, 3, 3), (6, 6), (7,)]
+    start = [torch.randn(shape) * 0.3 for shape in shapes]
+    results = []
+    for shard in (False, True):
+        params = [nn.Parameter(w.clone()) for w in start]
+        each = bort.BortS(params, lr=0.1, momentum=0.9, constraint=0.3, shard=shard, decoupled=decoupled)
+        for step in range(steps):
+            for i, p in enumerate(params):
+                p.grad = random(step * 10 + i, *p.shape, dtype=torch.float32) * 0.1
+            if shard and pays is not None and step == 1:
+                each._shares[0].pays = pays
+            each.step()
+        results.append(([p.detach() for p in params], each.residuals()))
+    outcome = each._shares[0].pays
+    (alone_weights, alone_residuals), (weights, residuals) = results
+    same = all(torch.equal(a, b) for a, b in zip(alone_weights, weights, strict=True))
+    return same, alone_residuals == residuals, outcome
+
+
+def zero_redundancy():
+    """torch's own sharded optimizer states, around a Bort optimizer: against one process."""
+    net = nn.parallel.DistributedDataParallel(model("lenet", torch.float64))
+    each = ZeroRedundancyOptimizer(net.parameters(), bort.BortS, lr=0.05, momentum=0.9, constraint=0.3)
+    other = model("lenet", torch.float64)
+    reference = bort.BortS(other.parameters(), lr=0.05, momentum=0.9, constraint=0.3)
+    fit(net, each, "lenet", torch.float64, 3, (dist.get_rank(), dist.get_world_size()))
+    fit(other, reference, "lenet", torch.float64, 3)
+    return max((p - q).abs().max().item() for p, q in zip(net.parameters(), other.parameters(), strict=True))

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
@@ -24,6 +25,17 @@ from bort.optim import _cuda, _dense, _settings
 from bort.optim._dense import Weight
 from bort.optim._layout import as_dtensor, is_dtensor, local, local_gradient, whole
 from bort.optim._precision import own_precision
+
+
+@dataclass(frozen=True)
+class _Turn:
+    """One param group in one step."""
+
+    index: int
+    group: dict[str, Any]
+    judged: _dense.Judged
+    residuals: Tensor
+    lent: list[tuple[Tensor, Tensor]]
 
 
 class Bort(Optimizer):
@@ -133,75 +145,44 @@ class Bort(Optimizer):
                 due.append((index, group, weights, len(constrained)))
         for index, group, weights, count in due:
             if weights:
-                self._penalise(index, group, weights, self._residuals_of(index, count, weights[0][1].device), lent)
+                residuals = self._residuals_of(index, count, weights[0][1].device)
+                judged = _settings.judged(group, self.defaults.get("lr"))
+                self._penalise(weights, _Turn(index, group, judged, residuals, lent))
 
-    def _penalise(
-        self,
-        index: int,
-        group: dict[str, Any],
-        weights: list[Weight],
-        residuals: Tensor,
-        lent: list[tuple[Tensor, Tensor]],
-    ) -> None:
-        judged = _settings.judged(group, self.defaults.get("lr"))
+    def _penalise(self, weights: list[Weight], turn: _Turn) -> None:
         sharded = [weight for weight in weights if is_dtensor(weight[1])]
         if sharded:
-            self._penalise_sharded(index, group, sharded, residuals, judged, lent)
+            self._penalise_sharded(sharded, turn)
             weights = [weight for weight in weights if not is_dtensor(weight[1])]
         if not weights:
             return
-        if not group["shard"]:
-            self._penalise_whole(index, group, weights, residuals, judged, lent)
-            return
-        from bort.optim import _share
+        if turn.group["shard"]:
+            from bort.optim import _share
 
-        if _share.ranks() == 1:
-            self._penalise_whole(index, group, weights, residuals, judged, lent)
-            return
-        share = self._shares.setdefault(index, _share.Share())
-        mine = share.mine(weights)
-        if mine:
-            self._penalise_whole(index, group, mine, residuals, judged, lent)
-        if not group["decoupled"]:
-            for _, p in share.others(weights):
-                _lend(p, torch.empty_like(p), lent)
-        share.exchange(weights, {slot: p if group["decoupled"] else p.grad for slot, p in weights}, residuals)
+            if _share.ranks() > 1:
+                self._penalise_shared(weights, turn, self._shares.setdefault(turn.index, _share.Share()))
+                return
+        self._penalise_whole(weights, turn)
 
-    def _penalise_whole(
-        self,
-        index: int,
-        group: dict[str, Any],
-        weights: list[Weight],
-        residuals: Tensor,
-        judged: _dense.Judged,
-        lent: list[tuple[Tensor, Tensor]],
-    ) -> None:
+    def _penalise_whole(self, weights: list[Weight], turn: _Turn) -> None:
         """Weights that are whole on this process: by the kernels on a GPU, the rest by plain torch."""
-        rest = weights
+        group, judged, rest = turn.group, turn.judged, weights
         if weights[0][1].is_cuda:
-            division = _cuda.divide(weights, group, self._divisions.setdefault(index, {}))
+            division = _cuda.divide(weights, group, self._divisions.setdefault(turn.index, {}))
             rest = division.rest
             if group["decoupled"]:
-                _cuda.decouple(division, group, residuals, judged, getattr(self, "found_inf", None))
+                _cuda.decouple(division, group, turn.residuals, judged, getattr(self, "found_inf", None))
             else:
-                for p, grad in _cuda.couple(division, group, residuals, judged, getattr(self, "grad_scale", None)):
-                    _lend(p, grad, lent)
+                for p, grad in _cuda.couple(division, group, turn.residuals, judged, getattr(self, "grad_scale", None)):
+                    _lend(p, grad, turn.lent)
         if not rest:
             return
         with own_precision(group["precision"], rest[0][1].device):
             for batch, directions, distances in _dense.directions(rest, group, judged):
                 for weight, direction, distance in zip(batch, directions, distances, strict=True):
-                    self._move(weight, group, direction, distance, residuals, lent)
+                    self._move(weight, direction, distance, turn)
 
-    def _penalise_sharded(
-        self,
-        index: int,
-        group: dict[str, Any],
-        weights: list[Weight],
-        residuals: Tensor,
-        judged: _dense.Judged,
-        lent: list[tuple[Tensor, Tensor]],
-    ) -> None:
+    def _penalise_sharded(self, weights: list[Weight], turn: _Turn) -> None:
         """DTensors: no rank has a whole matrix, see `_sharded`."""
         from bort.optim import _sharded
 
@@ -209,28 +190,32 @@ class Bort(Optimizer):
             raise RuntimeError(
                 "differentiable=True: a step on sharded weights (DTensor) cannot be differentiated through"
             )
-        key = [group[name] for name in ("mode", "scale", "blocks")], [(id(p), p.placements) for _, p in weights]  # type: ignore[attr-defined]
-        if self._rounds.get(index, ((), []))[0] != key:
-            self._rounds[index] = (key, _sharded.plan(weights, group))
-        with own_precision(group["precision"], residuals.device):
-            for weight, direction, distance in _sharded.directions(self._rounds[index][1], group, judged):
-                self._move(weight, group, direction, distance, residuals, lent)
+        group = turn.group
+        placed = [(id(p), p.placements) for _, p in weights]  # type: ignore[attr-defined]
+        key = (placed, [group[name] for name in ("mode", "scale", "blocks")])
+        if self._rounds.get(turn.index, ((), []))[0] != key:
+            self._rounds[turn.index] = (key, _sharded.plan(weights, group))
+        with own_precision(group["precision"], turn.residuals.device):
+            for weight, direction, distance in _sharded.directions(self._rounds[turn.index][1], group, turn.judged):
+                self._move(weight, direction, distance, turn)
 
-    def _move(
-        self,
-        weight: Weight,
-        group: dict[str, Any],
-        direction: Tensor,
-        distance: Tensor,
-        residuals: Tensor,
-        lent: list[tuple[Tensor, Tensor]],
-    ) -> None:
+    def _penalise_shared(self, weights: list[Weight], turn: _Turn, share: Any) -> None:
+        """Whole weights, as many as are this rank's to compute; the others' results come from the others."""
+        mine = share.mine(weights)
+        if mine:
+            self._penalise_whole(mine, turn)
+        if not turn.group["decoupled"]:
+            for _, p in share.others(weights):
+                _lend(p, torch.empty_like(p), turn.lent)
+        share.exchange(weights, {slot: p if turn.group["decoupled"] else p.grad for slot, p in weights}, turn.residuals)
+
+    def _move(self, weight: Weight, direction: Tensor, distance: Tensor, turn: _Turn) -> None:
         slot, p = weight
-        residuals[slot].copy_(distance)
-        if group["decoupled"]:
-            self._decouple(p, group, direction)
+        turn.residuals[slot].copy_(distance)
+        if turn.group["decoupled"]:
+            self._decouple(p, turn.group, direction)
         else:
-            _lend(p, self._couple(p, group, direction), lent)
+            _lend(p, self._couple(p, turn.group, direction), turn.lent)
 
     def _lend_copies(self, lent: list[tuple[Tensor, Tensor]]) -> None:
         """Some optimizers of timm (LAMB clips) write into the gradients; ours gives them copies to write into."""

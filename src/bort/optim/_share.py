@@ -116,7 +116,7 @@ def _check_alike(weights: Sequence[Tensor]) -> None:
     signs = torch.cat([mine, -mine])
     dist.all_reduce(signs, op=dist.ReduceOp.MAX)
     largest, smallest = signs[:2], -signs[2:]
-    if not torch.equal(largest, smallest) and not torch.isnan(signs).any():
+    if not torch.allclose(largest, smallest, rtol=1e-6, atol=1e-6) and not torch.isnan(signs).any():
         what = "different parameters" if largest[0] != smallest[0] else "different values in the same parameters"
         raise RuntimeError(
             f"shard=True: the ranks have {what}. It is for replicated weights, as under DistributedDataParallel, with the "

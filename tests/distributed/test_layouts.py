@@ -1,0 +1,97 @@
+"""Every way to cut a weight, against the same weight in one piece."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("ranks")]
+
+LAYOUTS = {
+    2: [("0", (2,)), ("1", (2,)), ("r", (2,))],
+    4: [
+        ("0", (4,)),
+        ("1", (4,)),
+        ("r0", (2, 2)),
+        ("0r", (2, 2)),
+        ("01", (2, 2)),
+        ("10", (2, 2)),
+        ("00", (2, 2)),
+        ("11", (2, 2)),
+    ],
+}
+SHAPES = st.lists(st.lists(st.integers(1, 9), min_size=2, max_size=4).map(tuple), min_size=1, max_size=4)
+
+
+@st.composite
+def cases(draw):
+    size = draw(st.sampled_from([2, 4]))
+    placements, mesh_shape = draw(st.sampled_from(LAYOUTS[size]))
+    return size, {
+        "shapes": draw(SHAPES),
+        "placements": placements,
+        "mesh_shape": mesh_shape,
+        "route": draw(st.sampled_from(["own", "share", None])),
+        "optimizer": draw(st.sampled_from(["BortS", "BortA"])),
+        "decoupled": draw(st.booleans()),
+        "size": draw(st.sampled_from([0.1, 3.0])),  # with 3 the stability guard has to act
+        "scale": draw(st.sampled_from([1.0, 0.5, "adaptive"])),
+        "mode": draw(st.sampled_from(["full", "full", "rows", "l1-full"])),
+        "every": draw(st.sampled_from([1, 2])),
+    }
+
+
+@pytest.mark.filterwarnings("ignore")
+@settings(max_examples=120)
+@given(case=cases())
+def test_any_shape_cut_in_any_way(pools, case):
+    size, arguments = case
+    assert max(pools(size).run("shapes_step", **arguments)) < 1e-10
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("route", ["own", "share"])
+@pytest.mark.parametrize("optimizer", ["BortS", "BortA"])
+def test_other_dtypes(pools, dtype, route, optimizer):
+    shapes = [(17, 6), (6, 17), (9, 9), (1, 5), (8, 3, 3, 3)]
+    off = pools(4).run(
+        "shapes_step", shapes=shapes, placements="0", mesh_shape=(4,), dtype=dtype, route=route, optimizer=optimizer
+    )
+    assert max(off) < (1e-5 if dtype == "float32" else 2e-2)
+
+
+@pytest.mark.parametrize("blocks", [2, 3])
+@pytest.mark.parametrize("placements", ["0", "1"])
+def test_blocks_of_rows_that_the_ranks_cut_through(pools, blocks, placements):
+    shapes = [(6, 4), (12, 8)]
+    off = pools(4).run("blocks_step", shapes=shapes, blocks=blocks, placements=placements)
+    assert max(off) < 1e-10
+
+
+@pytest.mark.parametrize("route", ["own", "share", None])
+def test_cut_replicated_and_plain_weights_together(pools, route):
+    assert max(pools(2).run("mixed", route=route)) < 1e-10
+
+
+def test_many_rounds(pools):
+    """A bucket that holds next to nothing: every weight a round of its own."""
+    shapes = [(12, 5), (5, 12), (7, 7), (20, 3), (3, 20)]
+    for route in ("own", "share"):
+        off = pools(2).run("shapes_step", shapes=shapes, placements="0", mesh_shape=(2,), route=route, bucket=1)
+        assert max(off) < 1e-10
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("partial", "placed P"),
+        ("kernel", "cut along dimension 2"),
+        ("elsewhere", "not part of"),
+        ("fsdp1", "FSDP1"),
+        ("zero3", "DeepSpeed ZeRO-3"),
+    ],
+)
+def test_what_is_not_supported_is_refused_by_name(pools, kind, words):
+    message = pools(2).run("refusal", kind=kind)[1]
+    assert "parameter '0' of param group 0" in message
+    assert words in message
+    assert "constraint=0" in message

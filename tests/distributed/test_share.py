@@ -1,0 +1,44 @@
+"""shard=True: a share of the matrices for each rank under DDP."""
+
+import pytest
+
+from bort.optim import _cost
+
+pytestmark = pytest.mark.xdist_group("ranks")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("decoupled", [False, True])
+@pytest.mark.parametrize("pays", [True, False, None])
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_the_same_bits_as_without(pools, ranks, pays, decoupled):
+    """Whatever the trial has found (None: let it find)."""
+    found = pools(ranks).run("shared", pays=pays, decoupled=decoupled)
+    for same_weights, same_residuals, outcome in found:
+        assert same_weights
+        assert same_residuals
+        assert outcome == (found[0][2] if pays is None else pays)
+        assert outcome is not None
+
+
+@pytest.mark.slow
+def test_ranks_with_different_weights_are_told(pools):
+    for message in pools(2).run("refusal", kind="unlike"):
+        assert "different values in the same parameters" in message
+
+
+def test_work_is_balanced():
+    costs = [8.0, 7.0, 6.0, 5.0, 4.0]
+    owners, busiest = _cost.assign(costs, 2)
+    assert busiest == max(sum(c for c, o in zip(costs, owners, strict=True) if o == rank) for rank in (0, 1))
+    assert busiest <= 17.0
+    assert _cost.assign(costs, 8)[1] == 8.0
+
+
+def test_a_few_large_matrices_are_shared_and_many_small_ones_owned():
+    machine = _cost.Machine(flops=1e12, bandwidth=1e11, latency=1e-6)
+    one = [_cost.Matrix(4096, 16384, 8, long=False)]
+    assert _cost.choose(one, machine) == [False]
+    many = [_cost.Matrix(4096, 4096, 8, long=True)] * 64
+    assert _cost.choose(many, machine) == [True] * 64
+    assert _cost.choose([_cost.Matrix(64, 64, 8, long=True, special=True)], machine) == [True]

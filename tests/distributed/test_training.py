@@ -1,0 +1,92 @@
+"""Whole trainings under DDP, FSDP2 and tensor parallelism, against one process with all the data."""
+
+import pytest
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("ranks")]
+
+MODELS = ["lenet", "acnn", "vit block", "grouped", "tied"]
+OPTIMIZERS = ["BortS", "BortA", "BortL"]
+
+
+def layouts(ranks, model, optimizer):
+    found = ["ddp", "ddp shard", "fsdp"]
+    if optimizer == "BortS":
+        found += ["fsdp columns", "fsdp offload"] + (["hsdp"] if ranks == 4 else [])
+    if ranks == 4 and model == "vit block" and optimizer != "BortL":
+        found.append("fsdp x tp")
+    return found
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_ten_steps_are_those_of_one_process(pools, ranks, model, optimizer):
+    for layout in layouts(ranks, model, optimizer):
+        for weights, residuals in pools(ranks).run("train", name=model, optimizer=optimizer, layout=layout):
+            assert weights < 1e-10, layout
+            assert residuals < 1e-6, layout
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize("model", MODELS)
+def test_ten_steps_in_float32(pools, model, optimizer):
+    for layout in ("ddp", "fsdp"):
+        for weights, residuals in pools(2).run(
+            "train", name=model, optimizer=optimizer, layout=layout, dtype="float32"
+        ):
+            assert weights < 1e-5, layout
+            assert residuals < 1e-5, layout
+
+
+def test_lamb_over_two_meshes_without_its_global_clipping(pools):
+    """timm's LAMB stacks the norms of all gradients, which DTensors of different meshes cannot be; max_grad_norm=None."""
+    for weights, _ in pools(4).run(
+        "train", name="vit block", optimizer="BortL", layout="fsdp x tp", max_grad_norm=None
+    ):
+        assert weights < 1e-10
+
+
+PRACTICES = {
+    "accumulation": {"accumulate": 2},
+    "clipping": {"clip": 0.01},
+    "grad scaler": {"scaled": True},
+    "grad scaler and clipping": {"scaled": True, "clip": 0.01},
+    "a step that overflows": {"scaled": True, "overflow": 1},
+}
+
+
+@pytest.mark.parametrize("practice", PRACTICES)
+@pytest.mark.parametrize("optimizer", ["BortS", "BortA"])
+@pytest.mark.parametrize("layout", ["ddp", "fsdp"])
+def test_practices(pools, practice, optimizer, layout):
+    found = pools(2).run(
+        "train", name="lenet", optimizer=optimizer, layout=layout, steps=4, practice=tuple(PRACTICES[practice].items())
+    )
+    for weights, residuals in found:
+        assert weights < 1e-10
+        assert residuals < 1e-6
+
+
+@pytest.mark.parametrize(
+    ("layout", "practice"), [("ddp", (("autocast", True),)), ("fsdp", (("autocast", True),)), ("fsdp bf16", ())]
+)
+def test_mixed_precision(pools, layout, practice):
+    """bfloat16 in the network: the penalty itself stays exact, so the residuals hardly differ."""
+    for weights, residuals in pools(2).run(
+        "train", name="lenet", optimizer="BortS", layout=layout, dtype="float32", steps=4, practice=practice
+    ):
+        assert weights < 1e-3
+        assert residuals < 1e-4
+
+
+@pytest.mark.parametrize("optimizer", ["BortS", "BortA"])
+def test_a_checkpoint_of_four_ranks_goes_on_with_two_and_one(pools, tmp_path, optimizer):
+    arguments = {"path": str(tmp_path / "checkpoint"), "name": "lenet", "optimizer": optimizer, "steps": 3, "every": 2}
+    pools(4).run("save", **arguments)
+    assert max(pools(2).run("load_and_go_on", **arguments)) < 1e-10
+    assert max(pools(1).run("load_and_go_on", **arguments)) < 1e-10
+    assert max(pools(1).run("load_and_go_on", layout="plain", **arguments)) < 1e-10
+
+
+def test_zero_redundancy_optimizer(pools):
+    assert max(pools(2).run("zero_redundancy")) < 1e-10
