@@ -92,8 +92,10 @@ def _shapes_step(shapes, placements, mesh_shape, optimizer, size, dtype, steps, 
         assert all(q.grad is grad for q, grad in zip(sharded, before, strict=True)), "the gradient is the user's"
     found, expected = (each.residuals() for each in pair)
     assert found.keys() == expected.keys()
+    # In bfloat16 SGD itself rounds otherwise on a piece than on the whole: torch's vectorised loops differ from their tails.
+    tolerance = 2e-3 if dtype is torch.bfloat16 else 1e-5
     for name in found:
-        assert abs(found[name] - expected[name]) < 1e-5 + 1e-5 * abs(expected[name]), (name, found, expected)
+        assert abs(found[name] - expected[name]) < tolerance * (1 + abs(expected[name])), (name, found, expected)
     scale = max(1.0, *[p.detach().abs().max().item() for p in plain])
     return max((whole(q).detach() - p.detach()).abs().max().item() for p, q in zip(plain, sharded, strict=True)) / scale
 

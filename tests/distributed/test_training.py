@@ -30,9 +30,11 @@ def test_ten_steps_are_those_of_one_process(pools, ranks, model, optimizer):
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 @pytest.mark.parametrize("model", MODELS)
 def test_ten_steps_in_float32(pools, model, optimizer):
+    """With an ε that Adam's quotient feels: at 1e-8 it makes whole steps of gradients that are nothing but rounding."""
+    settings = {} if optimizer == "BortS" else {"eps": 1e-3}
     for layout in ("ddp", "fsdp"):
         for weights, residuals in pools(2).run(
-            "train", name=model, optimizer=optimizer, layout=layout, dtype="float32"
+            "train", name=model, optimizer=optimizer, layout=layout, dtype="float32", **settings
         ):
             assert weights < 1e-5, layout
             assert residuals < 1e-5, layout
