@@ -138,8 +138,7 @@ class Bort(Optimizer):
             weights = [
                 (slot, p)
                 for slot, (name, p) in enumerate(constrained)
-                if (grad := p.grad) is not None  # and all are looked at before anything moves:
-                and (grad.layout is torch.strided or _settings.refuse_gradient(grad, name))
+                if _takes_part(p, p.grad, name)  # all are looked at before anything moves
             ]
             if group["constraint"] and group.get("train_mode", True) and _is_due(group):
                 due.append((index, group, weights, len(constrained)))
@@ -212,6 +211,8 @@ class Bort(Optimizer):
     def _move(self, weight: Weight, direction: Tensor, distance: Tensor, turn: _Turn) -> None:
         slot, p = weight
         turn.residuals[slot].copy_(distance)
+        if p.grad is None:
+            return
         if turn.group["decoupled"]:
             self._decouple(p, turn.group, direction)
         else:
@@ -289,6 +290,14 @@ def _is_due(group: dict[str, Any]) -> bool:
         )
     group["penalty_step"] = group.get("penalty_step", 0) + 1
     return bool(group["penalty_step"] % group["every"] == 0)
+
+
+def _takes_part(p: Tensor, grad: Tensor | None, name: str) -> bool:
+    if grad is None:
+        # A sharded weight is computed by all ranks together: one that has no gradient for it must not leave the others
+        # waiting. It is not moved there.
+        return is_dtensor(p) and p.requires_grad
+    return grad.layout is torch.strided or _settings.refuse_gradient(grad, name)
 
 
 def _lend(p: Tensor, grad: Tensor, lent: list[tuple[Tensor, Tensor]]) -> None:

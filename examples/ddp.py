@@ -1,0 +1,37 @@
+"""Bort under DistributedDataParallel: nothing to configure, the same weights on every rank.
+
+torchrun --nproc-per-node 2 examples/ddp.py
+"""
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+import bort
+
+device = torch.accelerator.current_accelerator() or torch.device("cpu")
+dist.init_process_group(dist.get_default_backend_for_device(device))
+rank, ranks = dist.get_rank(), dist.get_world_size()
+if device.type != "cpu":
+    torch.accelerator.set_device_index(rank % torch.accelerator.device_count())
+
+torch.manual_seed(0)  # the same data and weights everywhere
+x = torch.randn(2048, 32, device=device)
+y = (x @ torch.randn(32, 5, device=device)).argmax(dim=1)
+model = nn.Sequential(nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 5)).to(device)
+model = nn.parallel.DistributedDataParallel(model)
+groups = bort.param_groups(model, constraint=1.0, exclude=("4.*",))
+optimizer = bort.BortS(groups, lr=0.05, momentum=0.9, shard=True)  # share the penalty's products where that is faster
+
+for epoch in range(10):
+    for batch in torch.randperm(len(x), device=device).split(64):
+        mine = batch.chunk(ranks)[rank]
+        loss = nn.functional.cross_entropy(model(x[mine]), y[mine])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    if rank == 0:
+        distances = ", ".join(f"{name} {distance:.3f}" for name, distance in optimizer.residuals().items())
+        print(f"epoch {epoch + 1:2}: loss {loss.item():.3f}, distance to the constraint: {distances}", flush=True)
+
+dist.destroy_process_group()
