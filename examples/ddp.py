@@ -9,11 +9,12 @@ from torch import nn
 
 import bort
 
-device = torch.accelerator.current_accelerator() or torch.device("cpu")
-dist.init_process_group(dist.get_default_backend_for_device(device))
+on_gpu = torch.cuda.is_available()
+dist.init_process_group("nccl" if on_gpu else "gloo")
 rank, ranks = dist.get_rank(), dist.get_world_size()
-if device.type != "cpu":
-    torch.accelerator.set_device_index(rank % torch.accelerator.device_count())
+device = torch.device("cuda", rank % torch.cuda.device_count()) if on_gpu else torch.device("cpu")
+if on_gpu:
+    torch.cuda.set_device(device)
 
 torch.manual_seed(0)  # the same data and weights everywhere
 x = torch.randn(2048, 32, device=device)

@@ -14,11 +14,12 @@ from torch.distributed.fsdp import fully_shard
 
 import bort
 
-device = torch.accelerator.current_accelerator() or torch.device("cpu")
-dist.init_process_group(dist.get_default_backend_for_device(device))
+on_gpu = torch.cuda.is_available()
+dist.init_process_group("nccl" if on_gpu else "gloo")
 rank, ranks = dist.get_rank(), dist.get_world_size()
-if device.type != "cpu":
-    torch.accelerator.set_device_index(rank % torch.accelerator.device_count())
+device = torch.device("cuda", rank % torch.cuda.device_count()) if on_gpu else torch.device("cpu")
+if on_gpu:
+    torch.cuda.set_device(device)
 mesh = torch.distributed.init_device_mesh(device.type, (ranks,))
 
 torch.manual_seed(0)  # the same data and weights everywhere
@@ -27,8 +28,8 @@ y = (x @ torch.randn(32, 5, device=device)).argmax(dim=1)
 model = nn.Sequential(nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 5)).to(device)
 for layer in (model[0], model[2], model[4], model):
     fully_shard(layer, mesh=mesh)
-groups = bort.param_groups(model, constraint=1.0, exclude=("4.*",))  # after fully_shard, as with any optimizer
-optimizer = bort.BortA(groups, lr=0.01)
+groups = bort.param_groups(model, constraint=10.0, exclude=("4.*",))  # after fully_shard, as with any optimizer
+optimizer = bort.BortA(groups, lr=0.01)  # decoupled: λ is felt as lr·λ, against steps of the size of lr
 
 for epoch in range(10):
     for batch in torch.randperm(len(x), device=device).split(64):
