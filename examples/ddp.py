@@ -17,14 +17,14 @@ if on_gpu:
     torch.cuda.set_device(device)
 
 torch.manual_seed(0)  # the same data and weights everywhere
-x = torch.randn(2048, 32, device=device)
+x = torch.randn(1024, 32, device=device)
 y = (x @ torch.randn(32, 5, device=device)).argmax(dim=1)
 model = nn.Sequential(nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 5)).to(device)
 model = nn.parallel.DistributedDataParallel(model)
 groups = bort.param_groups(model, constraint=1.0, exclude=("4.*",))
 optimizer = bort.BortS(groups, lr=0.05, momentum=0.9, shard=True)  # share the penalty's products where that is faster
 
-for epoch in range(10):
+for epoch in range(5):
     for batch in torch.randperm(len(x), device=device).split(64):
         mine = batch.chunk(ranks)[rank]
         loss = nn.functional.cross_entropy(model(x[mine]), y[mine])

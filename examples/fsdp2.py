@@ -23,7 +23,7 @@ if on_gpu:
 mesh = torch.distributed.init_device_mesh(device.type, (ranks,))
 
 torch.manual_seed(0)  # the same data and weights everywhere
-x = torch.randn(2048, 32, device=device)
+x = torch.randn(1024, 32, device=device)
 y = (x @ torch.randn(32, 5, device=device)).argmax(dim=1)
 model = nn.Sequential(nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 5)).to(device)
 for layer in (model[0], model[2], model[4], model):
@@ -31,7 +31,7 @@ for layer in (model[0], model[2], model[4], model):
 groups = bort.param_groups(model, constraint=10.0, exclude=("4.*",))  # after fully_shard, as with any optimizer
 optimizer = bort.BortA(groups, lr=0.01)  # decoupled: λ is felt as lr·λ, against steps of the size of lr
 
-for epoch in range(10):
+for epoch in range(5):
     for batch in torch.randperm(len(x), device=device).split(64):
         mine = batch.chunk(ranks)[rank]
         loss = nn.functional.cross_entropy(model(x[mine]), y[mine])

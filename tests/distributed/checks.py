@@ -19,7 +19,7 @@ from torch.utils._pytree import tree_leaves
 
 import bort
 import bort.nets
-from bort.optim import _cost, _sharded
+from bort.optim import _cost
 
 PLACEMENTS = {"0": Shard(0), "1": Shard(1), "r": Replicate(), "p": Partial()}
 OPTIMIZERS = {
@@ -47,15 +47,16 @@ def random(seed, *shape, dtype=torch.float64):
 
 
 @contextlib.contextmanager
-def routed(route):
+def routed(route, bucket=2**26):
     """All weights to owners ("own"), none of those that need not ("share"), or as the costs say (None)."""
-    before = _cost.choose
+    before = _cost.choose, _cost.BUCKET_BYTES
+    _cost.BUCKET_BYTES = bucket
     if route is not None:
         _cost.choose = lambda matrices, machine: [route == "own" or matrix.special for matrix in matrices]
     try:
         yield
     finally:
-        _cost.choose = before
+        _cost.choose, _cost.BUCKET_BYTES = before
 
 
 def shapes_step(
@@ -71,8 +72,7 @@ def shapes_step(
     **settings,
 ):
     """Weights of any shapes, cut in any way, against the same weights whole: the largest difference after some steps."""
-    _sharded.BUCKET_BYTES = bucket
-    with routed(route):
+    with routed(route, bucket):
         return _shapes_step(shapes, placements, mesh_shape, optimizer, size, getattr(torch, dtype), steps, settings)
 
 

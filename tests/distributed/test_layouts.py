@@ -41,7 +41,7 @@ def cases(draw):
 
 
 @pytest.mark.filterwarnings("ignore")
-@settings(max_examples=120)
+@settings(max_examples=80)
 @given(case=cases())
 def test_any_shape_cut_in_any_way(pools, case):
     size, arguments = case

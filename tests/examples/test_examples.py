@@ -37,6 +37,7 @@ def torchrun(ranks, *command, seconds=120):
 
 
 @pytest.mark.slow
+@pytest.mark.xdist_group("ranks")
 @pytest.mark.parametrize("ranks", [2, 4])
 @pytest.mark.parametrize("example", ["ddp", "fsdp2"])
 def test_on_several_ranks(tmp_path, example, ranks):
@@ -44,8 +45,8 @@ def test_on_several_ranks(tmp_path, example, ranks):
     result = torchrun(ranks, EXAMPLES / f"{example}.py", *folder)
     assert result.returncode == 0, result.stderr[-2000:]
     lines = [line for line in result.stdout.splitlines() if line.startswith("epoch")]
-    assert len(lines) == 10, "one rank speaks"
-    assert float(lines[-1].split("0.weight ")[1].split(",")[0]) < 0.2
+    assert len(lines) == 5, "one rank speaks"
+    assert float(lines[-1].split("0.weight ")[1].split(",")[0]) < 0.3
     assert all((path / ".metadata").exists() for path in folder)
 
 
@@ -72,6 +73,7 @@ for step in range(100):
 
 
 @pytest.mark.slow
+@pytest.mark.xdist_group("ranks")
 @pytest.mark.parametrize("how", ["dies", "raises"])
 @pytest.mark.parametrize("layout", ["ddp", "fsdp2"])
 def test_a_rank_that_fails_ends_all(tmp_path, layout, how):

@@ -5,18 +5,23 @@ For a matrix of m × n = short side k times long side K, cut in R equal parts, b
 ========  ======================  =====  ==================  ==========================================================
 route     bytes sent and received calls  FLOPs of a rank     works for
 ========  ======================  =====  ==================  ==========================================================
-reduce    2·b·k²·(1 − 1/R)        1      4·k²K/R             cuts across the long side: Grams are summed
+reduce    2·4·k²·(1 − 1/R)        1      4·k²K/R             cuts across the long side: Grams are summed
 gather    b·kK·(1 − 1/R)          2      4·k²K/R             cuts across the short side: each rank its rows of E·X
 own       2·b·kK/R·(1 − 1/R)      2      4·k²K on the owner  all: whole matrices go to owners, directions come back
 ========  ======================  =====  ==================  ==========================================================
 
-Calls are those of a bucket of many weights, not of each weight.
+Calls are those of a round of many weights, not of each weight. (The code takes whole Gram matrices where it could take one
+triangle; that is a factor the FLOP rate has to know of.)
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+BUCKET_BYTES = 64 * 2**20
+"""What a round moves at most."""
 
 
 @dataclass(frozen=True)
@@ -30,11 +35,22 @@ class Machine:
     latency: float
     """Seconds of a small collective."""
 
-    def seconds(self, *, size: float = 0.0, calls: float = 0.0, flops: float = 0.0) -> float:
-        return size / self.bandwidth + calls * self.latency + flops / self.flops
-
 
 MACHINES = {"cuda": Machine(2e14, 1e11, 3e-5), "cpu": Machine(3e10, 5e8, 5e-4)}
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Of one rank, in one step."""
+
+    size: float
+    """Bytes sent and received."""
+    calls: int
+    flops: float
+    """Of the busiest rank."""
+
+    def seconds(self, machine: Machine) -> float:
+        return self.size / machine.bandwidth + self.calls * machine.latency + self.flops / machine.flops
 
 
 @dataclass(frozen=True)
@@ -61,15 +77,28 @@ class Matrix:
     def size(self) -> float:
         return float(self.rows * self.columns * self.width)
 
-    def shared(self, machine: Machine) -> float:
-        """Seconds by the route that all ranks share, whichever the cuts allow, without its calls."""
-        k = min(self.rows, self.columns)
-        moved = 2.0 * k * k * max(4, self.width) if self.long else self.size
-        return machine.seconds(size=moved * (1 - 1 / self.parts), flops=self.flops / self.parts)
+    @property
+    def gram_size(self) -> float:
+        return float(min(self.rows, self.columns) ** 2 * max(4, self.width))
 
-    def owned(self, machine: Machine) -> float:
-        """Seconds of moving the matrix to its owner and back, without calls and the owner's work."""
-        return machine.seconds(size=2 * self.size / self.parts * (1 - 1 / self.parts))
+
+def estimate(matrices: Sequence[Matrix], owned: Sequence[bool]) -> Estimate:
+    """The costs of weights of one group of ranks, some of which go to owners."""
+    parts = matrices[0].parts
+    rest = 1 - 1 / parts
+    mine = [matrix for matrix, own in zip(matrices, owned, strict=True) if own]
+    reduced = [matrix for matrix, own in zip(matrices, owned, strict=True) if not own and matrix.long]
+    gathered = [matrix for matrix, own in zip(matrices, owned, strict=True) if not own and not matrix.long]
+    grams, wholes = sum(matrix.gram_size for matrix in reduced), sum(matrix.size for matrix in gathered)
+    pieces = sum(matrix.size for matrix in mine) / parts
+    calls = _rounds(grams) + 2 * _rounds(wholes) + 2 * _rounds(pieces)
+    flops = sum(matrix.flops for matrix in (*reduced, *gathered)) / parts
+    flops += assign([matrix.flops for matrix in mine], parts)[1]
+    return Estimate((2 * grams + wholes + 2 * pieces) * rest, calls, flops)
+
+
+def _rounds(size: float) -> int:
+    return math.ceil(size / BUCKET_BYTES)
 
 
 def assign(costs: Sequence[float], parts: int) -> tuple[list[int], float]:
@@ -88,17 +117,13 @@ def choose(matrices: Sequence[Matrix], machine: Machine) -> list[bool]:
     Owners are cheap in bytes and idle when there are fewer large matrices than ranks. So: the largest few are shared, as
     many as pay; the others owned.
     """
-    parts = matrices[0].parts
-    free = sorted((i for i, matrix in enumerate(matrices) if not matrix.special), key=lambda i: (-matrices[i].flops, i))
-    special = [i for i, matrix in enumerate(matrices) if matrix.special]
-    best, best_seconds = [True] * len(matrices), float("inf")
+    free = [i for i, matrix in enumerate(matrices) if not matrix.special]
+    free.sort(key=lambda i: (-matrices[i].flops, i))
+    best, best_seconds = [True] * len(matrices), math.inf
     for count in sorted({0, *(2**power for power in range(len(free).bit_length())), len(free)}):
-        shared, owned = free[:count], free[count:] + special
-        kinds = {matrices[i].long for i in shared}
-        calls = sum(1 if long else 2 for long in kinds) + (2 if owned else 0)
-        seconds = machine.seconds(calls=calls, flops=assign([matrices[i].flops for i in owned], parts)[1])
-        seconds += sum(matrices[i].shared(machine) for i in shared) + sum(matrices[i].owned(machine) for i in owned)
+        shared = set(free[:count])
+        owned = [i not in shared for i in range(len(matrices))]
+        seconds = estimate(matrices, owned).seconds(machine)
         if seconds < best_seconds:
-            best_seconds = seconds
-            best = [i in set(owned) for i in range(len(matrices))]
+            best, best_seconds = owned, seconds
     return best

@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from bort.optim import _dense
 from bort.optim._dense import Judged, Weight
 
 if TYPE_CHECKING:
     from bort.optim._plan import Plan
+
+Moves = dict[int, tuple[Tensor, Tensor]]
 
 _DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 _SMALLEST_SIDE = 8  # a few rows would fill a tile with padding
@@ -149,6 +152,37 @@ def couple(
                 launch(batch, dtype, penalty, residuals, table[first : first + len(batch.members)])
                 first += len(batch.members)
     return results
+
+
+def directions(weights: list[Weight], group: dict[str, Any], judged: Judged, known: dict[Any, Division]) -> Moves:
+    """Guarded directions and distances of whole matrices, by the kernels where they apply: {slot: (direction, distance)}."""
+    from bort.optim._launch import Penalty, launch
+
+    found: Moves = {}
+    # A direction is as small as the step is short: half precision is for the weight that it is added to.
+    exact = [weight for weight in weights if weight[1].dtype is torch.float32]
+    division = divide(exact, group, known) if exact else Division((), [])
+    rate, rate_tensor = _split(judged[0])
+    penalty = Penalty(group["scale"], rate, rate_tensor, 1.0, None, judged[1])
+    for mine, plan in division.plans:
+        device = mine[0][1].device
+        distances = torch.empty(1 + max(slot for slot, _ in mine), device=device)
+        memory = torch.zeros(plan.result_size, device=device)
+        start, width = memory.data_ptr(), memory.element_size()
+        order = [member for batch in plan.batches for member in batch.members]
+        places = [start + width * plan.results[member][0] for member in order]
+        table = _upload([place for place in places for _ in range(2)], device).view(-1, 2)
+        with torch.cuda.device(device):
+            first = 0
+            for batch in plan.batches:
+                launch(batch, torch.float32, penalty, distances, table[first : first + len(batch.members)])
+                first += len(batch.members)
+        for (slot, _), (offset, shape, stride) in zip(mine, plan.results, strict=True):
+            found[slot] = (memory.as_strided(shape, stride, offset), distances[slot])
+    for slot, p in [*division.rest, *(weight for weight in weights if weight[1].dtype is not torch.float32)]:
+        moves, sizes = _dense.direction(p[None], group, judged)
+        found[slot] = (moves[0], sizes[0])
+    return found
 
 
 def _upload(numbers: list[int], device: torch.device) -> Tensor:

@@ -8,24 +8,22 @@ With X the matrix, its short side (k) first, three routes (their costs: `_cost`)
   :math:`E_r X`: no second exchange but the norms for the stability guard,
 - **own**: pieces go to one owner each, which computes the direction as a single process would; pieces of it come back.
 
-Weights go in rounds of at most ``BUCKET_BYTES``, one call for all weights of a round. A weight that several mesh dimensions
-cut (FSDP × tensor parallelism) is first gathered over the cuts that its route cannot use.
+Weights go in rounds of a bounded size, one call for all weights of a round. A weight that several mesh dimensions cut (FSDP ×
+tensor parallelism) is first gathered over the cuts that its route cannot use.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from bort.optim import _collective, _cost, _dense, _guard
+from bort.optim import _collective, _cost, _cuda, _guard
 from bort.optim._dense import Judged, Weight
 from bort.optim._layout import Cut, Layout, layout_of
-
-BUCKET_BYTES = 64 * 2**20
 
 
 @dataclass(frozen=True)
@@ -62,10 +60,35 @@ class Job:
         return rows, columns
 
 
+class Workspace:
+    """Memory for the whole matrices of one round after the other: always the same, so that the kernels' plans stay good."""
+
+    def __init__(self) -> None:
+        self._memory = torch.empty(0)
+
+    def hold(self, matrices: list[Weight]) -> list[Weight]:
+        """Copies of float32 matrices on a GPU; others are returned as they are."""
+        fit = [matrix for _, matrix in matrices if matrix.is_cuda and matrix.dtype is torch.float32]
+        size = sum(-(-matrix.numel() // 64) * 64 for matrix in fit)  # aligned
+        if fit and (self._memory.device != fit[0].device or self._memory.numel() < size):
+            self._memory = torch.empty(size, device=fit[0].device)
+        held, start = [], 0
+        for slot, matrix in matrices:
+            if matrix.is_cuda and matrix.dtype is torch.float32:
+                place = self._memory[start : start + matrix.numel()].view(matrix.shape)
+                start += -(-matrix.numel() // 64) * 64
+                matrix = place.copy_(matrix)
+            held.append((slot, matrix))
+        return held
+
+
 @dataclass(frozen=True)
 class Round:
-    compute: Callable[[list[Job], dict[str, Any], Judged], Iterator[tuple[Job, Tensor, Tensor]]]
+    compute: Callable[[Round, dict[str, Any], Judged], Iterator[tuple[Job, Tensor, Tensor]]]
     jobs: list[Job]
+    workspace: Workspace
+    known: dict[Any, Any] = field(default_factory=dict)
+    """Plans of the kernels, where this rank has whole matrices."""
 
 
 def directions(
@@ -73,7 +96,7 @@ def directions(
 ) -> Iterator[tuple[Weight, Tensor, Tensor]]:
     """(weight, our piece of its guarded direction in the piece's own shape and place, its distance)."""
     for each in rounds:
-        for job, matrix, distance in each.compute(each.jobs, group, judged):
+        for job, matrix, distance in each.compute(each, group, judged):
             local = job.weight.to_local()
             yield (job.slot, job.weight), matrix.reshape(local.shape).to(local.device), distance.to(local.device)
 
@@ -87,9 +110,10 @@ def plan(weights: Sequence[Weight], group: dict[str, Any]) -> list[Round]:
         cuts = layout.cuts
         kinds.setdefault((layout.device, p.dtype, tuple(cut.group for cut in cuts)), []).append(((slot, p), layout))
     rounds: list[Round] = []
+    workspace = Workspace()
     for (device, dtype, groups), members in kinds.items():
         if not groups:
-            rounds.append(Round(_alone, [Job(slot, p, layout, (), ()) for (slot, p), layout in members]))
+            rounds.append(Round(_alone, [Job(slot, p, layout, (), ()) for (slot, p), layout in members], workspace))
             continue
         matrices = [
             _cost.Matrix(*layout.shape, len(layout.cuts[0].sizes), _has_long(layout), dtype.itemsize, whole)
@@ -97,16 +121,15 @@ def plan(weights: Sequence[Weight], group: dict[str, Any]) -> list[Round]:
         ]
         machine = _cost.MACHINES.get(device.type, _cost.MACHINES["cuda"])
         owned = _cost.choose(matrices, machine)
-        routes: dict[Any, list[tuple[Job, int]]] = {}
+        routes: dict[Any, list[tuple[Job, float]]] = {}
         for ((slot, p), layout), matrix, own in zip(members, matrices, owned, strict=True):
             compute, main = _route(layout, own)
             first = tuple(cut for cut in reversed(layout.cuts) if cut not in main)
-            size = 4 * min(layout.shape) ** 2 if compute is _reduced else int(matrix.size)
-            size = size // matrix.parts if own else size
+            size = matrix.gram_size if compute is _reduced else matrix.size / (matrix.parts if own else 1)
             key = (compute, tuple(id(cut.group) for cut in main))
             routes.setdefault(key, []).append((Job(slot, p, layout, first, main), size))
         for (compute, _), jobs in routes.items():
-            rounds.extend(Round(compute, each) for each in _rounds(jobs, shared=compute is _owned))
+            rounds.extend(Round(compute, each, workspace) for each in _rounds(jobs, shared=compute is _owned))
     return rounds
 
 
@@ -122,14 +145,14 @@ def _route(layout: Layout, own: bool) -> tuple[Any, tuple[Cut, ...]]:
     return _gathered, layout.cuts[:1]
 
 
-def _rounds(jobs: list[tuple[Job, int]], *, shared: bool) -> Iterator[list[Job]]:
-    """Cut at ``BUCKET_BYTES``; where they have owners, these are found for each round, so that all are busy in it."""
+def _rounds(jobs: list[tuple[Job, float]], *, shared: bool) -> Iterator[list[Job]]:
+    """Cut at ``_cost.BUCKET_BYTES``; where they have owners, these are found for each round, so that all are busy in it."""
     found: list[Job] = []
-    room = 0
+    room = 0.0
     batches = []
     for job, size in jobs:
         if not found or size > room:
-            found, room = [], BUCKET_BYTES
+            found, room = [], _cost.BUCKET_BYTES
             batches.append(found)
         found.append(job)
         room -= size
@@ -150,13 +173,24 @@ def _oriented(job: Job, matrix: Tensor) -> Tensor:
     return matrix.mT if job.layout.tall else matrix
 
 
-def _alone(jobs: list[Job], group: dict[str, Any], judged: Judged) -> Iterator[tuple[Job, Tensor, Tensor]]:
-    for job in jobs:
-        moves, distances = _dense.direction(job.piece()[None], group, judged)
-        yield job, moves[0], distances[0]
+def _alone(each: Round, group: dict[str, Any], judged: Judged) -> Iterator[tuple[Job, Tensor, Tensor]]:
+    found = _wholes([job.piece() for job in each.jobs], each, group, judged)
+    for job, move in zip(each.jobs, found, strict=True):
+        assert move is not None
+        yield job, *move
 
 
-def _reduced(jobs: list[Job], group: dict[str, Any], judged: Judged) -> Iterator[tuple[Job, Tensor, Tensor]]:
+def _wholes(
+    matrices: Sequence[Tensor | None], each: Round, group: dict[str, Any], judged: Judged
+) -> list[tuple[Tensor, Tensor] | None]:
+    """(direction, distance) of the matrices that this rank has."""
+    here = [(slot, matrix) for slot, matrix in enumerate(matrices) if matrix is not None]
+    found = _cuda.directions(each.workspace.hold(here), group, judged, each.known) if here else {}
+    return [found.get(slot) for slot in range(len(matrices))]
+
+
+def _reduced(each: Round, group: dict[str, Any], judged: Judged) -> Iterator[tuple[Job, Tensor, Tensor]]:
+    jobs = each.jobs
     pieces = [_oriented(job, job.piece()) for job in jobs]
     defects = _collective.add_up([x @ x.mT for x in pieces], [cut.group for cut in jobs[0].main])
     for job, x, e in zip(jobs, pieces, defects, strict=True):
@@ -173,7 +207,8 @@ def _reduced(jobs: list[Job], group: dict[str, Any], judged: Judged) -> Iterator
         yield job, direction.mT if job.layout.tall else direction, distance
 
 
-def _gathered(jobs: list[Job], group: dict[str, Any], judged: Judged) -> Iterator[tuple[Job, Tensor, Tensor]]:
+def _gathered(each: Round, group: dict[str, Any], judged: Judged) -> Iterator[tuple[Job, Tensor, Tensor]]:
+    jobs = each.jobs
     pieces = [job.piece() for job in jobs]
     wholes = _collective.gather(pieces, [job.main[0] for job in jobs])
     ready = []
@@ -199,16 +234,11 @@ def _gathered(jobs: list[Job], group: dict[str, Any], judged: Judged) -> Iterato
         yield job, direction.mT if job.layout.tall else direction, x.new_tensor(size / x.shape[0] ** 0.5)
 
 
-def _owned(jobs: list[Job], group: dict[str, Any], judged: Judged) -> Iterator[tuple[Job, Tensor, Tensor]]:
+def _owned(each: Round, group: dict[str, Any], judged: Judged) -> Iterator[tuple[Job, Tensor, Tensor]]:
+    jobs = each.jobs
     cuts, owners = [job.main[0] for job in jobs], [job.owner for job in jobs]
     pieces = [job.piece() for job in jobs]
-    moves: list[tuple[Tensor, Tensor] | None] = []
-    for whole in _collective.to_owners(pieces, cuts, owners):
-        if whole is None:
-            moves.append(None)
-        else:
-            found, distances = _dense.direction(whole[None], group, judged)
-            moves.append((found[0], distances[0]))
+    moves = _wholes(_collective.to_owners(pieces, cuts, owners), each, group, judged)
     width = torch.promote_types(pieces[0].dtype, torch.float32)
     back = _collective.from_owners(moves, cuts, owners, pieces, width)
     for job, (direction, distance) in zip(jobs, back, strict=True):

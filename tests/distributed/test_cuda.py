@@ -1,0 +1,66 @@
+"""Sharded weights on a GPU, alone in their group: kernels and NCCL are the same with more."""
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import nn
+
+import bort
+from bort import penalty
+from bort.optim import _cuda, _guard, _sharded
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+
+
+@pytest.fixture
+def mesh(tmp_path):
+    dist.init_process_group("nccl", init_method=f"file://{tmp_path / 'meeting'}", rank=0, world_size=1)
+    yield dist.init_device_mesh("cuda", (1,))
+    dist.destroy_process_group()
+
+
+def test_directions_of_whole_matrices():
+    torch.manual_seed(0)
+    shapes = [(64, 576), (300, 200), (7, 9), (1030, 1031)]
+    matrices = [(slot, torch.randn(shape, device="cuda") / 20) for slot, shape in enumerate(shapes)]
+    matrices.append((4, (torch.randn(32, 64, device="cuda") / 8).bfloat16()))
+    group = bort.BortS([nn.Parameter(torch.ones(8, 8))], lr=0.1).param_groups[0]
+    workspace, known = _sharded.Workspace(), {}
+    with torch.no_grad():
+        for _ in range(2):
+            held = workspace.hold(matrices)
+            found = _cuda.directions(held, group, (0.01, _guard.limits()), known)
+            assert len(known) == 1, "the same memory, the same plan"
+            for slot, matrix in matrices:
+                direction, distance = found[slot]
+                exact = penalty.gradient(matrix.double())
+                assert (direction.double() - exact).norm() < 0.01 * exact.norm()
+                assert distance.item() == pytest.approx(penalty.residual(matrix.double()).item(), rel=2e-3)
+
+
+@pytest.mark.parametrize("offload", [False, True])
+@pytest.mark.parametrize("cls", [bort.BortS, bort.BortA])
+def test_fsdp2_on_one_gpu_is_the_plain_step(mesh, cls, offload):
+    from torch.distributed.fsdp import CPUOffloadPolicy, OffloadPolicy, fully_shard
+
+    results = []
+    for shard in (False, True):
+        torch.manual_seed(0)
+        net = nn.Sequential(nn.Conv2d(3, 32, 3), nn.ReLU(), nn.Flatten(), nn.Linear(32 * 36, 64), nn.Linear(64, 10))
+        if shard:
+            policy = CPUOffloadPolicy() if offload else OffloadPolicy()
+            net = fully_shard(net if offload else net.cuda(), mesh=mesh, offload_policy=policy)
+        else:
+            net = net.cuda()
+        optimizer = cls(net.parameters(), lr=0.02, constraint=0.3)
+        for step in range(5):
+            x = torch.randn(4, 3, 8, 8, generator=torch.Generator().manual_seed(step)).cuda()
+            optimizer.zero_grad()
+            net(x).square().mean().backward()
+            optimizer.step()
+        weights = [p.full_tensor() if shard else p for p in net.parameters()]
+        results.append(([w.detach().cpu() for w in weights], optimizer.residuals()))
+    (plain, residuals), (sharded, sharded_residuals) = results
+    for a, b in zip(plain, sharded, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-4)
+    assert list(sharded_residuals.values()) == pytest.approx(list(residuals.values()), rel=1e-3, abs=1e-3)
