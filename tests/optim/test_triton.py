@@ -53,6 +53,24 @@ check([(30, 1400), (1100, 300), (300, 1100)], coupled=True)
 check([(300, 1100)])
 _plan._wide_tiles_pay = lambda side, device: True
 check([(300, 1100), (1100, 300), (130, 1030)])
+
+# Directions of whole matrices, for owners: through the division that the optimizer uses.
+import contextlib
+from bort.optim import _cuda
+_cuda.available = lambda device: True
+torch.cuda.is_current_stream_capturing = lambda: False
+torch.cuda.device = lambda device: contextlib.nullcontext()
+_plan.SCRATCH_BYTES = 96 * 2**20
+group = {"mode": "full", "scale": 1.0, "precision": "high", "blocks": 1, "transposed": False}
+matrices = [(0, torch.randn(30, 140) * 0.1), (3, torch.randn(140, 30) * 0.1), (4, torch.randn(3, 9)), (5, torch.randn(12, 9).half())]
+with torch.no_grad():
+    found = _cuda.directions(matrices, group, (0.01, _guard.limits()), {})
+assert sorted(found) == [0, 3, 4, 5]
+for slot, matrix in matrices:
+    direction, distance = found[slot]
+    exact = penalty.gradient(matrix.double())
+    assert (direction.double() - exact).norm() < 1e-2 * exact.norm(), slot
+    assert abs(distance / penalty.residual(matrix.double()) - 1) < 5e-3
 print("checked")
 """
 
