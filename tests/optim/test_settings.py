@@ -25,6 +25,7 @@ from .cases import net
         ("scale", 0.0, "scale=0.0 in param group 0"),
         ("scale", "auto", "scale='auto' in param group 0"),
         ("mode", "diagonal", "mode='diagonal' in param group 0: choose one of full, rows"),
+        ("shard", 1, "shard=1 in param group 0: must be True or False"),
         ("precision", "low", "precision='low' in param group 0: choose one of highest, high, medium"),
     ],
 )

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
+import torch.distributed as dist
 from torch import Tensor
 from torch.optim import Optimizer
 
@@ -27,7 +28,7 @@ from bort.optim._layout import as_dtensor, is_dtensor, local, local_gradient, wh
 from bort.optim._precision import own_precision
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Turn:
     """One param group in one step."""
 
@@ -36,6 +37,7 @@ class _Turn:
     judged: _dense.Judged
     residuals: Tensor
     lent: list[tuple[Tensor, Tensor]]
+    distributed: bool
 
 
 class Bort(Optimizer):
@@ -132,13 +134,20 @@ class Bort(Optimizer):
 
         ``.grad`` itself is never written to: it is the user's, and may be shared.
         """
+        distributed = dist.is_available() and dist.is_initialized()
         due: list[tuple[int, dict[str, Any], list[Weight], int]] = []
         for index, group in enumerate(self.param_groups):
             constrained = _settings.constrained(group)
+            # A sharded weight is computed by all ranks together: one that has no gradient for it must not leave the others
+            # waiting, though it does not move it. (This runs at every step: no calls where none are needed.)
             weights = [
                 (slot, p)
                 for slot, (name, p) in enumerate(constrained)
-                if _takes_part(p, p.grad, name)  # all are looked at before anything moves
+                if (
+                    (distributed and is_dtensor(p) and p.requires_grad)
+                    if (grad := p.grad) is None
+                    else (grad.layout is torch.strided or _settings.refuse_gradient(grad, name))
+                )
             ]
             if group["constraint"] and group.get("train_mode", True) and _is_due(group):
                 due.append((index, group, weights, len(constrained)))
@@ -146,21 +155,21 @@ class Bort(Optimizer):
             if weights:
                 residuals = self._residuals_of(index, count, weights[0][1].device)
                 judged = _settings.judged(group, self.defaults.get("lr"))
-                self._penalise(weights, _Turn(index, group, judged, residuals, lent))
+                self._penalise(weights, _Turn(index, group, judged, residuals, lent, distributed))
 
     def _penalise(self, weights: list[Weight], turn: _Turn) -> None:
-        sharded = [weight for weight in weights if is_dtensor(weight[1])]
-        if sharded:
-            self._penalise_sharded(sharded, turn)
-            weights = [weight for weight in weights if not is_dtensor(weight[1])]
-        if not weights:
-            return
-        if turn.group["shard"]:
+        if turn.distributed:
+            sharded = [weight for weight in weights if is_dtensor(weight[1])]
+            if sharded:
+                self._penalise_sharded(sharded, turn)
+                weights = [weight for weight in weights if not is_dtensor(weight[1])]
+            if not weights:
+                return
+        if turn.group["shard"] and turn.distributed and dist.get_world_size() > 1:
             from bort.optim import _share
 
-            if _share.ranks() > 1:
-                self._penalise_shared(weights, turn, self._shares.setdefault(turn.index, _share.Share()))
-                return
+            self._penalise_shared(weights, turn, self._shares.setdefault(turn.index, _share.Share()))
+            return
         self._penalise_whole(weights, turn)
 
     def _penalise_whole(self, weights: list[Weight], turn: _Turn) -> None:
@@ -290,14 +299,6 @@ def _is_due(group: dict[str, Any]) -> bool:
         )
     group["penalty_step"] = group.get("penalty_step", 0) + 1
     return bool(group["penalty_step"] % group["every"] == 0)
-
-
-def _takes_part(p: Tensor, grad: Tensor | None, name: str) -> bool:
-    if grad is None:
-        # A sharded weight is computed by all ranks together: one that has no gradient for it must not leave the others
-        # waiting. It is not moved there.
-        return is_dtensor(p) and p.requires_grad
-    return grad.layout is torch.strided or _settings.refuse_gradient(grad, name)
 
 
 def _lend(p: Tensor, grad: Tensor, lent: list[tuple[Tensor, Tensor]]) -> None:

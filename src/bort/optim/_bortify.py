@@ -38,6 +38,8 @@ def bortify(cls: type[Optimizer]) -> type[Any]:
         mode: "full" (the paper), "rows" or "columns" (norms only), each also as "l1-…".
         precision: of the penalty's products on a GPU, in the words of torch.set_float32_matmul_precision: "highest" is
             float32; "high", the default, keeps the penalty within 1%; "medium" drops what short rows need for that.
+        shard: under DistributedDataParallel, let each rank compute its share of the penalties and exchange them, if a
+            trial in the first steps finds that faster. Weights that are DTensors (FSDP2) are always shared.
 
     A group may also have ``blocks`` and ``transposed`` (see :func:`bort.penalty.matrices`); :func:`bort.param_groups`
     sets them from the modules. The same base always gives the same class, and a Bort class is returned as it is.

@@ -119,13 +119,12 @@ def refuse(p: Any) -> str | None:
     return None
 
 
-def as_dtensor(local: Tensor, like: DTensor) -> DTensor:
+def as_dtensor(piece: Tensor, like: DTensor) -> DTensor:
     """A local piece as a DTensor that lies as ``like`` does."""
-    from torch.distributed.tensor import DTensor
-
-    return DTensor.from_local(
-        local, like.device_mesh, like.placements, run_check=False, shape=like.shape, stride=like.stride()
-    )
+    # Not DTensor.from_local: it would move the piece of an offloaded weight to the mesh's device.
+    result = torch.empty_like(like, dtype=piece.dtype, requires_grad=False)
+    local(result).copy_(piece)
+    return result  # type: ignore[return-value]
 
 
 def local(tensor: Tensor) -> Tensor:

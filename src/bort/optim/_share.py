@@ -22,10 +22,6 @@ from bort.optim._dense import Weight
 _ALONE, _TOGETHER = (0, 1), (2, 3)  # trial steps: one to warm up, one to time
 
 
-def ranks() -> int:
-    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
-
-
 class Share:
     """How one param group is shared. Used in turns: ``mine``, the penalties of what it returned, ``exchange``."""
 
@@ -45,7 +41,7 @@ class Share:
         if self._known[0] != key:
             _check_alike([p for _, p in weights])
             costs = [_cost.Matrix(len(p), p[0].numel(), 1, False).flops for _, p in weights]
-            self._known = (key, _cost.assign(costs, ranks())[0])
+            self._known = (key, _cost.assign(costs, dist.get_world_size())[0])
         if self.pays is None and self._turn in (_ALONE[1], _TOGETHER[1]):
             _wait(device)
             self._started = time.perf_counter()
@@ -76,13 +72,16 @@ class Share:
         rank, owners = dist.get_rank(), self._known[1]
         for dtype in dict.fromkeys(p.dtype for _, p in weights):
             members = [(slot, owner) for (slot, p), owner in zip(weights, owners, strict=True) if p.dtype is dtype]
-            lengths = [sum(results[slot].numel() for slot, owner in members if owner == r) for r in range(ranks())]
+            lengths = [
+                sum(results[slot].numel() for slot, owner in members if owner == r)
+                for r in range(dist.get_world_size())
+            ]
             mine = [results[slot].reshape(-1) for slot, owner in members if owner == rank]
             some = results[members[0][0]]
             sent = torch.cat([*mine, some.new_zeros(max(lengths) - lengths[rank])])
-            received = sent.new_empty(ranks() * len(sent))
+            received = sent.new_empty(dist.get_world_size() * len(sent))
             dist.all_gather_into_tensor(received, sent)
-            position = [r * len(sent) for r in range(ranks())]
+            position = [r * len(sent) for r in range(dist.get_world_size())]
             for slot, owner in members:
                 result = results[slot]
                 if owner != rank:
