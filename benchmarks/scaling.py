@@ -255,6 +255,7 @@ def draw(predicted: dict[str, dict[int, dict[str, float]]], file: Path) -> None:
         axis.axhline(2, color="gray", lw=1, ls=":")
         axis.set(xscale="log", yscale="log", title=f"{name}, {NETWORKS[name]['batch']} a GPU", xlabel="GPUs")
         axis.set_xticks(list(by_ranks), [str(ranks) for ranks in by_ranks], fontsize=7)
+        axis.set_yticks([0.5, 1, 2, 5, 10, 20, 50], ["0.5", "1", "2", "5", "10", "20", "50"])
         axis.minorticks_off()
         axis.grid(alpha=0.3)
     axes[0].set_ylabel("penalty, % of a step (model)")
