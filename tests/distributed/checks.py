@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import sys
 
 import torch
 import torch.distributed as dist
@@ -14,6 +15,7 @@ from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
 from torch.distributed.tensor.debug import CommDebugMode
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+from torch.distributed.tensor.placement_types import _StridedShard
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -362,6 +364,24 @@ def refusal(kind):
         params = FullyShardedDataParallel(
             nn.Linear(4, 4), use_orig_params=True, device_id=torch.device("cpu")
         ).parameters()
+    elif kind == "strides":
+        weight = DTensor.from_local(
+            torch.ones(4 // ranks, 4),
+            mesh((ranks,)),
+            [_StridedShard(0, split_factor=2)],
+            run_check=False,
+            shape=(4, 4),
+            stride=(4, 1),
+        )
+        params = [nn.Parameter(weight)]
+    elif kind == "order":
+        other = DeviceMesh("cpu", list(reversed(range(ranks))))
+        params = [nn.Parameter(DTensor.from_local(torch.ones(4 // ranks, 4), other, [Shard(0)], run_check=False))]
+    elif kind == "pieces":
+        rows = 1 if dist.get_rank() == 0 else 7
+        shape = {"shape": (8, 4), "stride": (4, 1)}
+        weight = DTensor.from_local(torch.ones(rows, 4), mesh((ranks,)), [Shard(0)], run_check=False, **shape)
+        params = [nn.Parameter(weight)]
     elif kind == "zero3":
         params = [nn.Parameter(torch.ones(0))]
         params[0].ds_tensor = torch.ones(4)
@@ -411,3 +431,86 @@ def zero_redundancy():
     fit(net, each, "lenet", torch.float64, 3, (dist.get_rank(), dist.get_world_size()))
     fit(other, reference, "lenet", torch.float64, 3)
     return max((p - q).abs().max().item() for p, q in zip(net.parameters(), other.parameters(), strict=True))
+
+
+def gradients_that_differ(shard):
+    """Some ranks have no gradient for some weights: the others must not wait, and weights without one stay put."""
+    torch.manual_seed(0)
+    start = [torch.randn(8, 5) * 0.3, torch.randn(5, 8) * 0.3]
+    if shard:
+        params = [nn.Parameter(w.clone()) for w in start]
+    else:
+        params = [nn.Parameter(cut(w, "0", (dist.get_world_size(),))) for w in start]
+    each = bort.BortS(params, lr=0.1, constraint=0.3, shard=shard)
+    for step in range(6):
+        for i, p in enumerate(params):
+            p.grad = torch.zeros_like(p) if (step + i + dist.get_rank()) % 2 else None
+        if shard and step == 1:
+            each._shares[0].pays = True
+        each.step()
+    return list(each.residuals().values())
+
+
+def kept_elements(steps):
+    """Elements of matrices that the optimizer's plans keep alive after so many steps of the own route."""
+    with routed("own"):
+        params = [
+            nn.Parameter(cut(random(i, 16, 8, dtype=torch.float32), "0", (dist.get_world_size(),))) for i in range(3)
+        ]
+        each = bort.BortS(params, lr=0.1)
+        for _ in range(steps):
+            for p in params:
+                p.grad = torch.zeros_like(p)
+            each.step()
+    rounds = each._rounds[0][1]
+    return sum(p.numel() for turn in rounds for division in turn.known.values() for _, p in division.rest)
+
+
+def without_triton():
+    """A step by every route where Triton cannot be imported."""
+    hidden = {
+        name: sys.modules.pop(name)
+        for name in list(sys.modules)
+        if name.split(".")[0] == "triton" or "bort.optim._launch" in name
+    }
+    sys.modules["triton"] = None
+    try:
+        return [
+            shapes_step([(6, 4), (4, 6)], "0", (dist.get_world_size(),), route=route, dtype="float32")
+            for route in ("own", "share")
+        ]
+    finally:
+        del sys.modules["triton"]
+        sys.modules.update(hidden)
+
+
+def differentiable_share():
+    p = nn.Parameter(torch.ones(4, 4))
+    p.grad = torch.zeros_like(p)
+    try:
+        bort.BortS([p], lr=0.1, shard=True, differentiable=True).step()
+    except RuntimeError as error:
+        return str(error)
+    return None
+
+
+def replaced_parameter():
+    """A parameter that is replaced between steps, on each rank at its own address."""
+    params = [nn.Parameter(torch.ones(4, 4)), nn.Parameter(torch.ones(4, 6))]
+    each = bort.BortS(params, lr=0.1, shard=True)
+    for _ in range(6):
+        for p in each.param_groups[0]["params"]:
+            p.grad = torch.zeros_like(p)
+        each.step()
+        litter = [torch.empty(16) for _ in range(dist.get_rank() + 1)]
+        each.param_groups[0]["params"][0] = nn.Parameter(each.param_groups[0]["params"][0].detach().clone())
+        del litter
+    return each._shares[0].pays
+
+
+def construction():
+    """The collectives of the constructor, with settings that look at every weight."""
+    params = [nn.Parameter(cut(random(0, 4, 8), "0", (dist.get_world_size(),)))]
+    with Traffic() as traffic:
+        bort.BortS(params, lr=0.1, scale="adaptive")
+    return traffic.calls

@@ -48,9 +48,15 @@ def test_hybrid_sharding_stays_within_its_shards(pools):
 
 
 def test_two_cuts_gather_one_and_sum_over_the_other(pools):
-    calls = pools(4).run("communication", shapes=[(64, 16)], placements="01", mesh_shape=(2, 2), route="share")
+    """One call each, for all weights together."""
+    shapes = [(64, 16), (32, 8)]
+    calls = pools(4).run("communication", shapes=shapes, placements="01", mesh_shape=(2, 2), route="share")
     assert [name for name, _ in calls[0]] == ["allgather_base", "allreduce"]
-    assert calls[0][1][1] == 4 * 16 * 16
+    assert calls[0][1][1] == 4 * (16 * 16 + 8 * 8)
+
+
+def test_making_an_optimizer_is_silent(pools):
+    assert pools(2).run("construction") == [[], []]
 
 
 def test_half_precision_travels_as_such(pools):

@@ -86,6 +86,9 @@ def test_many_rounds(pools):
         ("partial", "placed P"),
         ("kernel", "cut along dimension 2"),
         ("elsewhere", "not part of"),
+        ("strides", "cut in strides"),
+        ("order", "not in order"),
+        ("pieces", "local piece is (7, 4) where its placements make it (4, 4)"),
         ("fsdp1", "FSDP1"),
         ("zero3", "DeepSpeed ZeRO-3"),
     ],
@@ -95,3 +98,17 @@ def test_what_is_not_supported_is_refused_by_name(pools, kind, words):
     assert "parameter '0' of param group 0" in message
     assert words in message
     assert "constraint=0" in message
+
+
+def test_a_rank_without_a_gradient_leaves_nobody_waiting(pools):
+    first, second = pools(2).run("gradients_that_differ", shard=False)
+    assert first == second
+
+
+def test_no_matrix_outlives_its_step(pools):
+    assert pools(2).run("kept_elements", steps=5) == [0, 0]
+
+
+def test_without_triton(pools):
+    for off in pools(2).run("without_triton"):
+        assert max(off) < 1e-5

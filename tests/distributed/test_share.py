@@ -27,6 +27,23 @@ def test_ranks_with_different_weights_are_told(pools):
         assert "different values in the same parameters" in message
 
 
+@pytest.mark.slow
+def test_a_rank_without_a_gradient_leaves_nobody_waiting(pools):
+    first, second = pools(2).run("gradients_that_differ", shard=True)
+    assert first == pytest.approx(second, rel=0.2)  # residuals of weights that went their own ways
+
+
+@pytest.mark.slow
+def test_a_differentiable_step_is_refused(pools):
+    for message in pools(2).run("differentiable_share"):
+        assert "differentiable=True" in message
+
+
+@pytest.mark.slow
+def test_parameters_are_known_by_themselves_not_by_their_address(pools):
+    assert None not in pools(2).run("replaced_parameter")
+
+
 def test_work_is_balanced():
     costs = [8.0, 7.0, 6.0, 5.0, 4.0]
     owners, busiest = _cost.assign(costs, 2)

@@ -63,10 +63,12 @@ torch.cuda.device = lambda device: contextlib.nullcontext()
 _plan.SCRATCH_BYTES = 96 * 2**20
 group = {"mode": "full", "scale": 1.0, "precision": "high", "blocks": 1, "transposed": False}
 matrices = [(0, torch.randn(30, 140) * 0.1), (3, torch.randn(140, 30) * 0.1), (4, torch.randn(3, 9))]
-matrices.append((5, torch.randn(12, 9).half()))
 with torch.no_grad():
-    found = _cuda.directions(matrices, group, (0.01, _guard.limits()), {})
-assert sorted(found) == [0, 3, 4, 5]
+    division = _cuda.divide(matrices, group, {})
+    ((taken, plan),) = division.plans
+    found = _cuda._directions(taken, plan, group, (0.01, _guard.limits()))
+    assert sorted(found) == [0, 3]
+    found |= _cuda.directions(matrices[2:], group, (0.01, _guard.limits()), {})
 for slot, matrix in matrices:
     direction, distance = found[slot]
     exact = penalty.gradient(matrix.double())

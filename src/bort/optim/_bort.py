@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
@@ -24,20 +23,9 @@ from torch.optim import Optimizer
 from bort import penalty
 from bort.optim import _cuda, _dense, _settings
 from bort.optim._dense import Weight
-from bort.optim._layout import as_dtensor, is_dtensor, local, local_gradient, whole
+from bort.optim._layout import is_dtensor
+from bort.optim._move import Turn, lend, move
 from bort.optim._precision import own_precision
-
-
-@dataclass
-class _Turn:
-    """One param group in one step."""
-
-    index: int
-    group: dict[str, Any]
-    judged: _dense.Judged
-    residuals: Tensor
-    lent: list[tuple[Tensor, Tensor]]
-    distributed: bool
 
 
 class Bort(Optimizer):
@@ -138,13 +126,14 @@ class Bort(Optimizer):
         due: list[tuple[int, dict[str, Any], list[Weight], int]] = []
         for index, group in enumerate(self.param_groups):
             constrained = _settings.constrained(group)
-            # A sharded weight is computed by all ranks together: one that has no gradient for it must not leave the others
-            # waiting, though it does not move it. (This runs at every step: no calls where none are needed.)
+            # What all ranks compute together, they compute with or without a gradient: one that has none must not leave the
+            # others waiting, though it does not move it. (This runs at every step: no calls where none are needed.)
+            together = distributed and group["shard"]
             weights = [
                 (slot, p)
                 for slot, (name, p) in enumerate(constrained)
                 if (
-                    (distributed and is_dtensor(p) and p.requires_grad)
+                    (distributed and (together or is_dtensor(p)) and p.requires_grad)
                     if (grad := p.grad) is None
                     else (grad.layout is torch.strided or _settings.refuse_gradient(grad, name))
                 )
@@ -155,9 +144,9 @@ class Bort(Optimizer):
             if weights:
                 residuals = self._residuals_of(index, count, weights[0][1].device)
                 judged = _settings.judged(group, self.defaults.get("lr"))
-                self._penalise(weights, _Turn(index, group, judged, residuals, lent, distributed))
+                self._penalise(weights, Turn(index, group, judged, residuals, lent, distributed))
 
-    def _penalise(self, weights: list[Weight], turn: _Turn) -> None:
+    def _penalise(self, weights: list[Weight], turn: Turn) -> None:
         if turn.distributed:
             sharded = [weight for weight in weights if is_dtensor(weight[1])]
             if sharded:
@@ -165,32 +154,32 @@ class Bort(Optimizer):
                 weights = [weight for weight in weights if not is_dtensor(weight[1])]
             if not weights:
                 return
-        if turn.group["shard"] and turn.distributed and dist.get_world_size() > 1:
-            from bort.optim import _share
+        if not (turn.group["shard"] and turn.distributed):
+            self._penalise_whole(weights, turn)
+        elif dist.get_world_size() > 1:
+            self._penalise_shared(weights, turn)
+        else:
+            self._penalise_whole([weight for weight in weights if weight[1].grad is not None], turn)
 
-            self._penalise_shared(weights, turn, self._shares.setdefault(turn.index, _share.Share()))
-            return
-        self._penalise_whole(weights, turn)
-
-    def _penalise_whole(self, weights: list[Weight], turn: _Turn) -> None:
+    def _penalise_whole(self, weights: list[Weight], turn: Turn) -> None:
         """Weights that are whole on this process: by the kernels on a GPU, the rest by plain torch."""
         group, judged, rest = turn.group, turn.judged, weights
-        if weights[0][1].is_cuda:
+        if weights and weights[0][1].is_cuda:
             division = _cuda.divide(weights, group, self._divisions.setdefault(turn.index, {}))
             rest = division.rest
             if group["decoupled"]:
                 _cuda.decouple(division, group, turn.residuals, judged, getattr(self, "found_inf", None))
             else:
                 for p, grad in _cuda.couple(division, group, turn.residuals, judged, getattr(self, "grad_scale", None)):
-                    _lend(p, grad, turn.lent)
+                    lend(p, grad, turn.lent)
         if not rest:
             return
         with own_precision(group["precision"], rest[0][1].device):
             for batch, directions, distances in _dense.directions(rest, group, judged):
                 for weight, direction, distance in zip(batch, directions, distances, strict=True):
-                    self._move(weight, direction, distance, turn)
+                    move(self, weight, direction, distance, turn)
 
-    def _penalise_sharded(self, weights: list[Weight], turn: _Turn) -> None:
+    def _penalise_sharded(self, weights: list[Weight], turn: Turn) -> None:
         """DTensors: no rank has a whole matrix, see `_sharded`."""
         from bort.optim import _sharded
 
@@ -203,29 +192,22 @@ class Bort(Optimizer):
         key = (placed, [group[name] for name in ("mode", "scale", "blocks")])
         if self._rounds.get(turn.index, ((), []))[0] != key:
             self._rounds[turn.index] = (key, _sharded.plan(weights, group))
-        with own_precision(group["precision"], turn.residuals.device):
+        with own_precision(group["precision"], self._rounds[turn.index][1][0].jobs[0].layout.device):
             for weight, direction, distance in _sharded.directions(self._rounds[turn.index][1], group, turn.judged):
-                self._move(weight, direction, distance, turn)
+                move(self, weight, direction, distance, turn)
 
-    def _penalise_shared(self, weights: list[Weight], turn: _Turn, share: Any) -> None:
-        """Whole weights, as many as are this rank's to compute; the others' results come from the others."""
-        mine = share.mine(weights)
-        if mine:
-            self._penalise_whole(mine, turn)
-        if not turn.group["decoupled"]:
-            for _, p in share.others(weights):
-                _lend(p, torch.empty_like(p), turn.lent)
-        share.exchange(weights, {slot: p if turn.group["decoupled"] else p.grad for slot, p in weights}, turn.residuals)
+    def _penalise_shared(self, weights: list[Weight], turn: Turn) -> None:
+        """Whole weights, of which this rank computes its share; see `_share`."""
+        from bort.optim import _share
 
-    def _move(self, weight: Weight, direction: Tensor, distance: Tensor, turn: _Turn) -> None:
-        slot, p = weight
-        turn.residuals[slot].copy_(distance)
-        if p.grad is None:
-            return
-        if turn.group["decoupled"]:
-            self._decouple(p, turn.group, direction)
+        share = self._shares.setdefault(turn.index, _share.Share())
+        if share.begin(weights):
+            with own_precision(turn.group["precision"], weights[0][1].device):
+                for weight, direction, distance in share.directions(turn.group, turn.judged):
+                    move(self, weight, direction, distance, turn)
         else:
-            _lend(p, self._couple(p, turn.group, direction), turn.lent)
+            self._penalise_whole([weight for weight in weights if weight[1].grad is not None], turn)
+        share.end()
 
     def _lend_copies(self, lent: list[tuple[Tensor, Tensor]]) -> None:
         """Some optimizers of timm (LAMB clips) write into the gradients; ours gives them copies to write into."""
@@ -233,29 +215,7 @@ class Bort(Optimizer):
         for group in self.param_groups:
             for p in group["params"]:
                 if p.grad is not None and p not in have:
-                    _lend(p, p.grad.clone(), lent)
-
-    def _couple(self, p: Tensor, group: dict[str, Any], direction: Tensor) -> Tensor:
-        assert p.grad is not None
-        strength = group["constraint"] * group["every"] * (-1.0 if group.get("maximize") else 1.0)
-        # A fused optimizer under GradScaler gets gradients that are still multiplied by grad_scale, and divides itself.
-        grad_scale = getattr(self, "grad_scale", None)
-        if grad_scale is not None:
-            direction = direction * grad_scale.to(direction.device)
-        grad = torch.add(local_gradient(p), direction, alpha=strength).to(p.grad.dtype)
-        return as_dtensor(grad, p) if is_dtensor(p) else grad  # type: ignore[arg-type]
-
-    def _decouple(self, p: Tensor, group: dict[str, Any], direction: Tensor) -> None:
-        lr, strength = group["lr"], group["constraint"] * group["every"]
-        found_inf = getattr(self, "found_inf", None)
-        if found_inf is not None:  # a fused step that GradScaler has called off: the weight must not move by a bit
-            direction = torch.where(found_inf.to(direction.device) > 0, torch.zeros_like(direction), direction)
-        if isinstance(lr, Tensor):
-            direction, lr = direction * lr, 1.0
-        local(p).sub_(direction, alpha=lr * strength)
-        if "train_mode" in group and "z" in self.state.get(p, {}):
-            # schedule-free: p is a mean of z and x; moving both moves x as well
-            local(self.state[p]["z"]).sub_(direction, alpha=lr * strength)
+                    lend(p, p.grad.clone(), lent)
 
     def _residuals_of(self, index: int, count: int, device: torch.device) -> Tensor:
         """Where a group's residuals are kept, nan before the first step. Always the same memory: a captured CUDA graph
@@ -271,8 +231,8 @@ class Bort(Optimizer):
         """Each constrained weight's distance to its constraint (:func:`bort.penalty.residual`), for logging.
 
         The numbers come from the Gram matrices of the last penalty step and cost one read back from the device; a
-        weight that has not had a step yet is measured now. Keys are parameter names where the optimizer was given them,
-        otherwise "group.index".
+        weight that has not had a step yet is measured now; if it is sharded, all ranks have to ask. Keys are parameter
+        names where the optimizer was given them, otherwise "group.index".
         """
         found: dict[str, float] = {}
         for index, group in enumerate(self.param_groups):
@@ -283,9 +243,17 @@ class Bort(Optimizer):
             for (name, p), value in zip(weights, values, strict=True):
                 if math.isnan(value):
                     with own_precision("highest", p.device):
-                        value = penalty.residual(whole(p), **reading).item()
+                        value = penalty.residual(_whole(p), **reading).item()
                 found[name if "param_names" in group else f"{index}.{name}"] = value
         return found
+
+
+def _whole(p: Tensor) -> Tensor:
+    if not is_dtensor(p):
+        return p
+    from bort.optim import _sharded
+
+    return _sharded.whole(p)
 
 
 def _is_due(group: dict[str, Any]) -> bool:
@@ -299,12 +267,6 @@ def _is_due(group: dict[str, Any]) -> bool:
         )
     group["penalty_step"] = group.get("penalty_step", 0) + 1
     return bool(group["penalty_step"] % group["every"] == 0)
-
-
-def _lend(p: Tensor, grad: Tensor, lent: list[tuple[Tensor, Tensor]]) -> None:
-    assert p.grad is not None
-    lent.append((p, p.grad))
-    p.grad = grad
 
 
 def _is_capturing() -> bool:

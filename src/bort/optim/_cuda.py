@@ -108,6 +108,8 @@ def _dense_in_memory(row: Tensor) -> bool:
 
 def decouple(division: Division, group: dict[str, Any], residuals: Tensor, judged: Judged, skip: Tensor | None) -> None:
     """p ← p − α·λ·direction, in place, for every weight that the kernels take."""
+    if not division.plans:
+        return  # also where there is no Triton to import
     from bort.optim._launch import Penalty, launch
 
     rate, rate_tensor = _split(judged[0])
@@ -124,6 +126,8 @@ def couple(
     division: Division, group: dict[str, Any], residuals: Tensor, judged: Judged, grad_scale: Tensor | None
 ) -> list[tuple[Tensor, Tensor]]:
     """(weight, its gradient + λ·direction) for every weight that the kernels take, in one new block of memory a plan."""
+    if not division.plans:
+        return []
     from bort.optim._launch import Penalty, launch
 
     rate, rate_tensor = _split(judged[0])
@@ -155,34 +159,44 @@ def couple(
 
 
 def directions(weights: list[Weight], group: dict[str, Any], judged: Judged, known: dict[Any, Division]) -> Moves:
-    """Guarded directions and distances of whole matrices, by the kernels where they apply: {slot: (direction, distance)}."""
+    """Guarded directions and distances of whole matrices, by the kernels where they apply: {slot: (direction, distance)}.
+
+    Weights on a GPU must stay where they are in memory: ``known`` has their plans, and keeps them.
+    """
+    # A direction is as small as the step is short: half precision is for the weight that it is added to.
+    fit = [weight for weight in weights if weight[1].is_cuda and weight[1].dtype is torch.float32]
+    division = divide(fit, group, known) if fit else Division((), [])
+    found: Moves = {}
+    for mine, plan in division.plans:
+        found |= _directions(mine, plan, group, judged)
+    for slot, p in weights:
+        if slot not in found:
+            moves, sizes = _dense.direction(p.detach()[None], group, judged)
+            found[slot] = (moves[0], sizes[0])
+    return found
+
+
+def _directions(weights: list[Weight], plan: Plan, group: dict[str, Any], judged: Judged) -> Moves:
     from bort.optim._launch import Penalty, launch
 
-    found: Moves = {}
-    # A direction is as small as the step is short: half precision is for the weight that it is added to.
-    exact = [weight for weight in weights if weight[1].dtype is torch.float32]
-    division = divide(exact, group, known) if exact else Division((), [])
     rate, rate_tensor = _split(judged[0])
     penalty = Penalty(group["scale"], rate, rate_tensor, 1.0, None, judged[1])
-    for mine, plan in division.plans:
-        device = mine[0][1].device
-        distances = torch.empty(1 + max(slot for slot, _ in mine), device=device)
-        memory = torch.zeros(plan.result_size, device=device)
-        start, width = memory.data_ptr(), memory.element_size()
-        order = [member for batch in plan.batches for member in batch.members]
-        places = [start + width * plan.results[member][0] for member in order]
-        table = _upload([place for place in places for _ in range(2)], device).view(-1, 2)
-        with torch.cuda.device(device):
-            first = 0
-            for batch in plan.batches:
-                launch(batch, torch.float32, penalty, distances, table[first : first + len(batch.members)])
-                first += len(batch.members)
-        for (slot, _), (offset, shape, stride) in zip(mine, plan.results, strict=True):
-            found[slot] = (memory.as_strided(shape, stride, offset), distances[slot])
-    for slot, p in [*division.rest, *(weight for weight in weights if weight[1].dtype is not torch.float32)]:
-        moves, sizes = _dense.direction(p[None], group, judged)
-        found[slot] = (moves[0], sizes[0])
-    return found
+    device = weights[0][1].device
+    distances = torch.empty(1 + max(slot for slot, _ in weights), device=device)
+    memory = torch.zeros(plan.result_size, device=device)
+    start, width = memory.data_ptr(), memory.element_size()
+    order = [member for batch in plan.batches for member in batch.members]
+    places = [start + width * plan.results[member][0] for member in order]
+    table = _upload([place for place in places for _ in range(2)], device).view(-1, 2)  # 0 + direction
+    with torch.cuda.device(device):
+        first = 0
+        for batch in plan.batches:
+            launch(batch, torch.float32, penalty, distances, table[first : first + len(batch.members)])
+            first += len(batch.members)
+    return {
+        slot: (memory.as_strided(shape, stride, offset), distances[slot])
+        for (slot, _), (offset, shape, stride) in zip(weights, plan.results, strict=True)
+    }
 
 
 def _upload(numbers: list[int], device: torch.device) -> Tensor:

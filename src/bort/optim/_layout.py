@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor
 
 if TYPE_CHECKING:
@@ -69,9 +70,16 @@ class Layout:
 
 
 def layout_of(p: DTensor) -> Layout:
+    mesh, device = p.device_mesh, p.to_local().device
+    if mesh.device_type != device.type:
+        device = torch.device(mesh.device_type, torch.accelerator.current_device_index())
+    return Layout((p.shape[0], math.prod(p.shape[1:])), _cut(p)[1], device)
+
+
+def _cut(p: DTensor) -> tuple[tuple[int, ...], tuple[Cut, ...]]:
+    """The shape of this rank's piece, as the placements make it, and the cuts that lead there."""
     mesh, coordinate = p.device_mesh, p.device_mesh.get_coordinate()
-    if coordinate is None:
-        raise ValueError("this process is not part of the weight's device mesh")
+    assert coordinate is not None
     shape, cuts = list(p.shape), []
     for mesh_dim in _order(p.placements):
         placement: Any = p.placements[mesh_dim]
@@ -81,16 +89,9 @@ def layout_of(p: DTensor) -> Layout:
         chunk = -(-shape[dim] // parts)
         lengths = [max(0, min(chunk, shape[dim] - part * chunk)) for part in range(parts)]
         across = math.prod(shape[1:]) // max(1, shape[dim]) if dim else 1
-        sizes = tuple(length * across for length in lengths)
-        cuts.append(Cut(dim == 0, sizes, place, mesh.get_group(mesh_dim)))
+        cuts.append(Cut(dim == 0, tuple(n * across for n in lengths), place, mesh.get_group(mesh_dim)))
         shape[dim] = lengths[place]
-    local = p.to_local()
-    if list(local.shape) != shape:
-        raise ValueError(f"its local piece is {tuple(local.shape)} where its placements make it {tuple(shape)}")
-    device = local.device
-    if mesh.device_type != device.type:
-        device = torch.device(mesh.device_type, torch.accelerator.current_device_index())
-    return Layout((p.shape[0], math.prod(p.shape[1:])), tuple(cuts), device)
+    return tuple(shape), tuple(cuts)
 
 
 def _order(placements: Any) -> list[int]:
@@ -112,11 +113,29 @@ def refuse(p: Any) -> str | None:
             return f"is a DTensor placed {placement}: only shards and replicas hold a weight"
         if kind != "Replicate" and placement.dim > 1:
             return f"is a DTensor cut along dimension {placement.dim}: only the first two can be (out and in)"
-    if kinds.count("_StridedShard") > 1:
-        return f"is a DTensor placed {tuple(p.placements)}: more than one strided shard is not supported"
-    if p.device_mesh.get_coordinate() is None:
-        return f"is a DTensor on a mesh ({p.device_mesh}) that this process is not part of"
+    mesh, coordinate = p.device_mesh, p.device_mesh.get_coordinate()
+    if coordinate is None:
+        return f"is a DTensor on a mesh ({mesh}) that this process is not part of"
+    if not _is_in_order(p):
+        return f"is a DTensor placed {tuple(p.placements)}: only FSDP on top of tensor parallelism may cut in strides"
+    for mesh_dim, kind in enumerate(kinds):
+        if kind != "Replicate" and dist.get_rank(mesh.get_group(mesh_dim)) != coordinate[mesh_dim]:
+            return f"is a DTensor on a mesh ({mesh}) whose ranks are not in order"
+    pieces, local = _cut(p)[0], tuple(p.to_local().shape)
+    if local != pieces:
+        return f"is a DTensor whose local piece is {local} where its placements make it {pieces}"
     return None
+
+
+def _is_in_order(p: Any) -> bool:
+    """Whether the cuts are those of `_order`: a strided shard undoes just the shards to its right."""
+    strided = [i for i, placement in enumerate(p.placements) if _kind(placement) == "_StridedShard"]
+    if not strided:
+        return True
+    (at, *others), sizes = strided, p.device_mesh.shape
+    placement = p.placements[at]
+    right = [i for i in range(at + 1, len(sizes)) if getattr(p.placements[i], "dim", None) == placement.dim]
+    return not others and placement.split_factor == math.prod(sizes[i] for i in right)
 
 
 def as_dtensor(piece: Tensor, like: DTensor) -> DTensor:
@@ -138,8 +157,3 @@ def local_gradient(p: Any) -> Tensor:
     if is_dtensor(grad) and grad.placements != p.placements:
         grad = grad.redistribute(placements=p.placements)
     return local(grad)
-
-
-def whole(p: Any) -> Tensor:
-    """All of a weight, on every rank (all have to ask for it)."""
-    return p.full_tensor() if is_dtensor(p) else p  # type: ignore[no-any-return]

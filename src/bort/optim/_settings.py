@@ -142,7 +142,7 @@ def warn(group: dict[str, Any], index: int, stacklevel: int) -> None:
     constraint, scale, momentum = group["constraint"], group["scale"], momentum_of(group)
     decay = float(group.get("weight_decay") or 0.0)
     if scale == "adaptive":
-        tall = [name for name, p in constrained(group) if p.shape[0] > group["blocks"] * p[0].numel()]
+        tall = [name for name, p in constrained(group) if p.shape[0] > group["blocks"] * math.prod(p.shape[1:])]
         if tall and group["mode"].endswith("full"):
             warnings.warn(
                 f"param group {index}: scale='adaptive' aims at the mean norm of the rows, which makes a weight with more "

@@ -14,6 +14,7 @@ tensor parallelism) is first gathered over the cuts that its route cannot use.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -37,17 +38,14 @@ class Job:
     """The cuts that the route works on."""
     owner: int = 0
 
-    def piece(self) -> Tensor:
-        """Our part of the matrix, whole along the cuts in ``first``."""
-        local: Tensor = self.weight.to_local()
-        matrix = local.reshape(local.shape[0], -1) if local.numel() else local.new_empty(self.local_shape)
-        matrix = matrix.to(self.layout.device)
-        for cut in self.first:
-            matrix = _collective.gather([matrix], [cut])[0]
-        return matrix
+    def local(self) -> Tensor:
+        """This rank's piece of the matrix, on the device where products and communication happen."""
+        piece: Tensor = self.weight.to_local()
+        matrix = piece.reshape(piece.shape[0], -1) if piece.numel() else piece.new_empty(self.local_shape)
+        return matrix.to(self.layout.device)
 
     def ours(self, matrix: Tensor) -> Tensor:
-        """The way back: of what ``piece`` returned, or a direction of its shape, the part that is on this rank."""
+        """The way back: of what `_pieces` returned, or a direction of its shape, the part that is on this rank."""
         for cut in reversed(self.first):
             matrix = matrix.narrow(0 if cut.rows else 1, cut.start, cut.size)
         return matrix
@@ -60,26 +58,38 @@ class Job:
         return rows, columns
 
 
+def _pieces(jobs: Sequence[Job]) -> list[Tensor]:
+    """This rank's pieces, whole along the cuts in ``first``: one call for all of a round, cut by cut."""
+    matrices = [job.local() for job in jobs]
+    for level in range(len(jobs[0].first)):
+        matrices = _collective.gather(matrices, [job.first[level] for job in jobs])
+    return matrices
+
+
 class Workspace:
     """Memory for the whole matrices of one round after the other: always the same, so that the kernels' plans stay good."""
 
     def __init__(self) -> None:
+        self.size = 0
+        """Elements that the largest round needs."""
         self._memory = torch.empty(0)
 
     def hold(self, matrices: list[Weight]) -> list[Weight]:
         """Copies of float32 matrices on a GPU; others are returned as they are."""
-        fit = [matrix for _, matrix in matrices if matrix.is_cuda and matrix.dtype is torch.float32]
-        size = sum(-(-matrix.numel() // 64) * 64 for matrix in fit)  # aligned
-        if fit and (self._memory.device != fit[0].device or self._memory.numel() < size):
-            self._memory = torch.empty(size, device=fit[0].device)
         held, start = [], 0
         for slot, matrix in matrices:
             if matrix.is_cuda and matrix.dtype is torch.float32:
+                if self._memory.device != matrix.device:
+                    self._memory = torch.empty(self.size, device=matrix.device)
                 place = self._memory[start : start + matrix.numel()].view(matrix.shape)
-                start += -(-matrix.numel() // 64) * 64
+                start += _aligned(matrix.shape)
                 matrix = place.copy_(matrix)
             held.append((slot, matrix))
         return held
+
+
+def _aligned(shape: Sequence[int]) -> int:
+    return -(-math.prod(shape) // 64) * 64
 
 
 @dataclass(frozen=True)
@@ -130,6 +140,9 @@ def plan(weights: Sequence[Weight], group: dict[str, Any]) -> list[Round]:
             routes.setdefault(key, []).append((Job(slot, p, layout, first, main), size))
         for (compute, _), jobs in routes.items():
             rounds.extend(Round(compute, each, workspace) for each in _rounds(jobs, shared=compute is _owned))
+    for each in rounds:
+        here = [job for job in each.jobs if not job.main or (each.compute is _owned and job.owner == job.main[0].place)]
+        workspace.size = max(workspace.size, sum(_aligned(job.layout.shape) for job in here))
     return rounds
 
 
@@ -174,7 +187,7 @@ def _oriented(job: Job, matrix: Tensor) -> Tensor:
 
 
 def _alone(each: Round, group: dict[str, Any], judged: Judged) -> Iterator[tuple[Job, Tensor, Tensor]]:
-    found = _wholes([job.piece() for job in each.jobs], each, group, judged)
+    found = _wholes(_pieces(each.jobs), each, group, judged)
     for job, move in zip(each.jobs, found, strict=True):
         assert move is not None
         yield job, *move
@@ -191,7 +204,7 @@ def _wholes(
 
 def _reduced(each: Round, group: dict[str, Any], judged: Judged) -> Iterator[tuple[Job, Tensor, Tensor]]:
     jobs = each.jobs
-    pieces = [_oriented(job, job.piece()) for job in jobs]
+    pieces = [_oriented(job, piece) for job, piece in zip(jobs, _pieces(jobs), strict=True)]
     defects = _collective.add_up([x @ x.mT for x in pieces], [cut.group for cut in jobs[0].main])
     for job, x, e in zip(jobs, pieces, defects, strict=True):
         e.diagonal().sub_(group["scale"])
@@ -209,7 +222,7 @@ def _reduced(each: Round, group: dict[str, Any], judged: Judged) -> Iterator[tup
 
 def _gathered(each: Round, group: dict[str, Any], judged: Judged) -> Iterator[tuple[Job, Tensor, Tensor]]:
     jobs = each.jobs
-    pieces = [job.piece() for job in jobs]
+    pieces = _pieces(jobs)
     wholes = _collective.gather(pieces, [job.main[0] for job in jobs])
     ready = []
     for job, whole, cut in zip(jobs, wholes, [job.main[0] for job in jobs], strict=True):
@@ -237,9 +250,16 @@ def _gathered(each: Round, group: dict[str, Any], judged: Judged) -> Iterator[tu
 def _owned(each: Round, group: dict[str, Any], judged: Judged) -> Iterator[tuple[Job, Tensor, Tensor]]:
     jobs = each.jobs
     cuts, owners = [job.main[0] for job in jobs], [job.owner for job in jobs]
-    pieces = [job.piece() for job in jobs]
+    pieces = _pieces(jobs)
     moves = _wholes(_collective.to_owners(pieces, cuts, owners), each, group, judged)
     width = torch.promote_types(pieces[0].dtype, torch.float32)
     back = _collective.from_owners(moves, cuts, owners, pieces, width)
     for job, (direction, distance) in zip(jobs, back, strict=True):
         yield job, job.ours(direction), distance
+
+
+def whole(p: Any) -> Tensor:
+    """All of a weight, in its own shape, on every rank: all have to ask for it."""
+    layout = layout_of(p)
+    (matrix,) = _pieces([Job(0, p, layout, tuple(reversed(layout.cuts)), ())])
+    return matrix.view(p.shape)

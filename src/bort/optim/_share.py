@@ -2,100 +2,76 @@
 
 It saves products and costs one exchange of the weights' size, so it pays where products are dear and links are fast. Nobody
 has to know: after one step to warm up, a step of each kind is timed, and all ranks keep what was faster for the slowest of
-them. The results are the same bits either way.
+them. What is exchanged are directions, which depend on the weights alone: gradients play no part in it, so a rank that
+lacks one leaves nobody waiting.
 """
 
 from __future__ import annotations
 
 import time
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from bort.optim import _cost
-from bort.optim._dense import Weight
+from bort.optim import _cost, _cuda
+from bort.optim._dense import Judged, Weight
 
 _ALONE, _TOGETHER = (0, 1), (2, 3)  # trial steps: one to warm up, one to time
 
 
 class Share:
-    """How one param group is shared. Used in turns: ``mine``, the penalties of what it returned, ``exchange``."""
+    """How one param group is shared. ``directions`` is called at every step, by all ranks or by none."""
 
     def __init__(self) -> None:
         self.pays: bool | None = None
         self._turn = 0
         self._seconds = [0.0, 0.0]
         self._started = 0.0
-        self._known: tuple[Any, list[int]] = ((), [])
+        self._weights: list[Weight] = []
+        self._owners: list[int] = []
+        self._plans: dict[Any, Any] = {}
 
-    def mine(self, weights: list[Weight]) -> list[Weight]:
-        """The weights that this rank is to compute in this step: its share, or all."""
+    def begin(self, weights: list[Weight]) -> bool:
+        """Whether this step is a shared one."""
         device = weights[0][1].device
         if device.type == "cuda" and torch.cuda.is_current_stream_capturing():
             raise RuntimeError("shard=True cannot be captured in a CUDA graph: use shard=False with a captured step")
-        key = [id(p) for _, p in weights]
-        if self._known[0] != key:
+        if torch.is_grad_enabled():
+            raise RuntimeError("differentiable=True: a step with shard=True cannot be differentiated through")
+        if len(weights) != len(self._weights) or any(
+            p is not q for (_, p), (_, q) in zip(weights, self._weights, strict=True)
+        ):
             _check_alike([p for _, p in weights])
             costs = [_cost.Matrix(len(p), p[0].numel(), 1, False).flops for _, p in weights]
-            self._known = (key, _cost.assign(costs, dist.get_world_size())[0])
+            self._weights, self._owners = weights, _cost.assign(costs, dist.get_world_size())[0]
         if self.pays is None and self._turn in (_ALONE[1], _TOGETHER[1]):
             _wait(device)
             self._started = time.perf_counter()
-        return self._share(weights) if self._is_shared() else weights
-
-    def exchange(self, weights: list[Weight], results: dict[int, Tensor], residuals: Tensor) -> None:
-        """Fill in the results (by slot) and the residuals of the weights that other ranks have computed."""
-        if self._is_shared():
-            self._gather(weights, results, residuals)
-        if self.pays is None:
-            self._time(weights[0][1].device)
-
-    def others(self, weights: list[Weight]) -> list[Weight]:
-        """Of the weights, those that another rank computes in this step."""
-        if not self._is_shared():
-            return []
-        rank = dist.get_rank()
-        return [weight for weight, owner in zip(weights, self._known[1], strict=True) if owner != rank]
-
-    def _is_shared(self) -> bool:
         return self._turn in _TOGETHER if self.pays is None else self.pays
 
-    def _share(self, weights: list[Weight]) -> list[Weight]:
+    def directions(self, group: dict[str, Any], judged: Judged) -> Iterator[tuple[Weight, Tensor, Tensor]]:
+        """(weight, direction, distance) of all weights: this rank computes its share, and gets the others'."""
         rank = dist.get_rank()
-        return [weight for weight, owner in zip(weights, self._known[1], strict=True) if owner == rank]
-
-    def _gather(self, weights: list[Weight], results: dict[int, Tensor], residuals: Tensor) -> None:
-        rank, owners = dist.get_rank(), self._known[1]
-        for dtype in dict.fromkeys(p.dtype for _, p in weights):
-            members = [(slot, owner) for (slot, p), owner in zip(weights, owners, strict=True) if p.dtype is dtype]
-            lengths = [
-                sum(results[slot].numel() for slot, owner in members if owner == r)
-                for r in range(dist.get_world_size())
+        mine = [weight for weight, owner in zip(self._weights, self._owners, strict=True) if owner == rank]
+        found = _cuda.directions(mine, group, judged, self._plans)
+        for dtype in dict.fromkeys(p.dtype for _, p in self._weights):
+            width = torch.promote_types(dtype, torch.float32)
+            members = [
+                (weight, owner)
+                for weight, owner in zip(self._weights, self._owners, strict=True)
+                if weight[1].dtype is dtype
             ]
-            mine = [results[slot].reshape(-1) for slot, owner in members if owner == rank]
-            some = results[members[0][0]]
-            sent = torch.cat([*mine, some.new_zeros(max(lengths) - lengths[rank])])
-            received = sent.new_empty(dist.get_world_size() * len(sent))
-            dist.all_gather_into_tensor(received, sent)
-            position = [r * len(sent) for r in range(dist.get_world_size())]
-            for slot, owner in members:
-                result = results[slot]
-                if owner != rank:
-                    part = received[position[owner] : position[owner] + result.numel()]
-                    result.copy_(part.view(result.shape))
-                position[owner] += result.numel()
-        found = torch.zeros_like(residuals)
-        slots = [slot for (slot, _), owner in zip(weights, owners, strict=True) if owner == rank]
-        found[slots] = residuals[slots]
-        dist.all_reduce(found)
-        every = [slot for slot, _ in weights]
-        residuals[every] = found[every]
+            yield from _gather(members, found, width)
 
-    def _time(self, device: torch.device) -> None:
+    def end(self) -> None:
+        """After the weights have moved."""
+        if self.pays is not None:
+            return
+        device = self._weights[0][1].device
         if self._turn in (_ALONE[1], _TOGETHER[1]):
             _wait(device)
             self._seconds[self._turn == _TOGETHER[1]] = time.perf_counter() - self._started
@@ -105,6 +81,30 @@ class Share:
             dist.all_reduce(slowest, op=dist.ReduceOp.MAX)
             alone, together = slowest.tolist()
             self.pays = together < alone
+
+
+def _gather(
+    members: list[tuple[Weight, int]], found: dict[int, tuple[Tensor, Tensor]], dtype: torch.dtype
+) -> Iterator[tuple[Weight, Tensor, Tensor]]:
+    """One exchange: every owner's directions, each followed by its distance."""
+    rank, ranks = dist.get_rank(), dist.get_world_size()
+    lengths = [sum(p.numel() + 1 for (_, p), owner in members if owner == r) for r in range(ranks)]
+    sent = torch.zeros(max(lengths), dtype=dtype, device=members[0][0][1].device)
+    parts = [
+        part
+        for (slot, _), owner in members
+        if owner == rank
+        for part in (found[slot][0].reshape(-1), found[slot][1].view(1))
+    ]
+    if parts:
+        sent[: lengths[rank]] = torch.cat([part.to(dtype) for part in parts])
+    received = sent.new_empty(ranks * len(sent))
+    dist.all_gather_into_tensor(received, sent)
+    at = [r * len(sent) for r in range(ranks)]
+    for (slot, p), owner in members:
+        direction = received[at[owner] : at[owner] + p.numel()].view(p.shape)
+        yield (slot, p), direction, received[at[owner] + p.numel()]
+        at[owner] += p.numel() + 1
 
 
 def _check_alike(weights: Sequence[Tensor]) -> None:
