@@ -169,7 +169,7 @@ def model(layout: str, shapes: list[tuple[int, int]], ranks: int) -> Estimate:
         return Estimate(0.0, 0, sum(flops))
     if layout == "DDP, shared":
         size = sum(matrix.size for matrix in matrices) * (1 - 1 / ranks)
-        return Estimate(size, 2, _cost.assign(flops, ranks)[1])
+        return Estimate(size, 1, _cost.assign(flops, ranks)[1])
     return _cost.estimate(matrices, [layout.endswith("own")] * len(matrices))
 
 

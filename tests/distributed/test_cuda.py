@@ -26,6 +26,7 @@ def test_directions_of_whole_matrices():
     matrices.append((4, (torch.randn(32, 64, device="cuda") / 8).bfloat16()))
     group = bort.BortS([nn.Parameter(torch.ones(8, 8))], lr=0.1).param_groups[0]
     workspace, known = _sharded.Workspace(), {}
+    workspace.size = 2_000_000
     with torch.no_grad():
         for _ in range(2):
             held = workspace.hold(matrices)

@@ -62,13 +62,20 @@ torch.cuda.is_current_stream_capturing = lambda: False
 torch.cuda.device = lambda device: contextlib.nullcontext()
 _plan.SCRATCH_BYTES = 96 * 2**20
 group = {"mode": "full", "scale": 1.0, "precision": "high", "blocks": 1, "transposed": False}
-matrices = [(0, torch.randn(30, 140) * 0.1), (3, torch.randn(140, 30) * 0.1), (4, torch.randn(3, 9))]
+_cuda.gives_directions = lambda matrix: matrix.dtype is torch.float32
+from bort.optim import _sharded
+matrices = [(0, torch.randn(30, 140) * 0.1), (1, torch.randn(140, 30) * 0.1), (2, torch.randn(3, 9))]
+matrices.append((4, torch.randn(9, 12).half()))
+workspace = _sharded.Workspace()
+workspace.size = sum(_sharded._aligned(matrix.shape) for _, matrix in matrices)
+turn = _sharded.Round(None, [], workspace)
 with torch.no_grad():
-    division = _cuda.divide(matrices, group, {})
-    ((taken, plan),) = division.plans
-    found = _cuda._directions(taken, plan, group, (0.01, _guard.limits()))
-    assert sorted(found) == [0, 3]
-    found |= _cuda.directions(matrices[2:], group, (0.01, _guard.limits()), {})
+    for _ in range(2):  # the second time out of the same memory, by the same plan
+        wholes = [matrices[0][1], matrices[1][1], matrices[2][1], None, matrices[3][1]]
+        moves = _sharded._wholes(wholes, turn, group, (0.01, _guard.limits()))
+(division,) = turn.known.values()
+assert [slot for mine, _ in division.plans for slot, _ in mine] == [0, 1] and moves[3] is None
+found = dict(enumerate(moves))
 for slot, matrix in matrices:
     direction, distance = found[slot]
     exact = penalty.gradient(matrix.double())

@@ -163,8 +163,7 @@ def directions(weights: list[Weight], group: dict[str, Any], judged: Judged, kno
 
     Weights on a GPU must stay where they are in memory: ``known`` has their plans, and keeps them.
     """
-    # A direction is as small as the step is short: half precision is for the weight that it is added to.
-    fit = [weight for weight in weights if weight[1].is_cuda and weight[1].dtype is torch.float32]
+    fit = [weight for weight in weights if gives_directions(weight[1])]
     division = divide(fit, group, known) if fit else Division((), [])
     found: Moves = {}
     for mine, plan in division.plans:
@@ -174,6 +173,11 @@ def directions(weights: list[Weight], group: dict[str, Any], judged: Judged, kno
             moves, sizes = _dense.direction(p.detach()[None], group, judged)
             found[slot] = (moves[0], sizes[0])
     return found
+
+
+def gives_directions(matrix: Tensor) -> bool:
+    """Whether the kernels may be asked for a matrix's direction: too small a number for half precision."""
+    return matrix.is_cuda and matrix.dtype is torch.float32
 
 
 def _directions(weights: list[Weight], plan: Plan, group: dict[str, Any], judged: Judged) -> Moves:

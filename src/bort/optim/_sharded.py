@@ -75,11 +75,11 @@ class Workspace:
         self._memory = torch.empty(0)
 
     def hold(self, matrices: list[Weight]) -> list[Weight]:
-        """Copies of float32 matrices on a GPU; others are returned as they are."""
+        """Copies of those that the kernels take; others are returned as they are."""
         held, start = [], 0
         for slot, matrix in matrices:
-            if matrix.is_cuda and matrix.dtype is torch.float32:
-                if self._memory.device != matrix.device:
+            if _cuda.gives_directions(matrix):
+                if self._memory.device != matrix.device or not self._memory.numel():
                     self._memory = torch.empty(self.size, device=matrix.device)
                 place = self._memory[start : start + matrix.numel()].view(matrix.shape)
                 start += _aligned(matrix.shape)
