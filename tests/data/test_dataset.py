@@ -1,3 +1,5 @@
+import hashlib
+
 import pytest
 import torch
 
@@ -17,8 +19,19 @@ def test_mnist5k_is_balanced_disjoint_and_normalised():
     x = digits.normalise(digits.train_images)
     assert abs(x.mean().item()) < 1e-5
     assert abs(x.std().item() - 1) < 1e-5
+    assert len(digits.fingerprint) == len(hashlib.sha256().hexdigest())
+
+
+def test_statistics_are_those_of_the_pixels():
+    torch.manual_seed(0)
+    images = torch.randint(0, 256, (7, 3, 5, 4), dtype=torch.uint8)
+    labels = torch.zeros(7, dtype=torch.int64)
+    mean, std = data.Dataset("some", images, labels, images, labels).statistics()
+    pixels = images.double() / 255
+    torch.testing.assert_close(mean, pixels.mean(dim=(0, 2, 3)))
+    torch.testing.assert_close(std, pixels.std(dim=(0, 2, 3)))
 
 
 def test_unknown_names_are_said():
-    with pytest.raises(ValueError, match="no data set is called 'imagenet'"):
+    with pytest.raises(ValueError, match="no data set is called 'imagenet'; there are mnist5k, mnist and cifar10"):
         data.load("imagenet")

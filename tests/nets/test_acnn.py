@@ -28,3 +28,39 @@ def test_what_it_cannot_be_is_said():
         nets.create("acnn-small", image_size=64)
     with pytest.raises(ValueError, match="width=0"):
         nets.create("acnn-small", width=0)
+
+
+def test_the_papers_table_of_acnn_base():
+    with torch.device("meta"):
+        net = nets.create("acnn-base")
+        x = torch.empty(2, 3, 224, 224)
+        shapes = []
+        for number in range(1, 13):
+            x = getattr(net, f"conv{number}")(x)
+            shapes.append(tuple(x.shape[1:3]))
+        assert net(torch.empty(2, 3, 224, 224)).shape == (2, 1000)
+    assert not net.padded
+    widths = [96, 96, 96, 256, 256, 256, 384, 384, 384, 1024, 1024, 1000]
+    assert shapes == list(zip(widths, [75, 75, 37, 35, 35, 17, 15, 15, 7, 5, 5, 5], strict=True))
+
+
+@pytest.mark.parametrize(("size", "padded"), [(16, True), (64, True), (127, True), (128, False), (160, False)])
+def test_acnn_base_on_smaller_images(size, padded):
+    with torch.device("meta"):
+        net = nets.create("acnn-base", classes=100, image_size=size, width=0.5)
+        assert net(torch.empty(1, 3, size, size)).shape == (1, 100)
+    assert net.padded == padded
+
+
+def test_acnn_base_is_relu_conv_and_a_pool():
+    torch.manual_seed(0)
+    net = nets.create("acnn-base", classes=5, image_size=32, width=0.05)
+    x = torch.randn(2, 3, 32, 32)
+    by_hand = x
+    for number in range(1, 13):
+        by_hand = getattr(net, f"conv{number}")(by_hand).clamp(min=0)
+    assert torch.equal(net(x), by_hand.amax(dim=(2, 3)))
+    with pytest.raises(ValueError, match="image_size=8"):
+        nets.create("acnn-base", image_size=8)
+    with pytest.raises(ValueError, match="width=-1"):
+        nets.create("acnn-base", width=-1)

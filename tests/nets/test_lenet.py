@@ -12,7 +12,9 @@ def test_shapes_and_size(channels, size):
 
 
 def test_unknown_names_are_said():
-    with pytest.raises(ValueError, match="no network is called 'lenet6'; there are acnn-small, lenet"):
+    with pytest.raises(
+        ValueError, match="no network is called 'lenet6'; there are acnn-base, acnn-small, lenet and timm/<name>"
+    ):
         nets.create("lenet6")
     with pytest.raises(ValueError, match="image_size=64"):
         nets.create("lenet", image_size=64)

@@ -1,5 +1,6 @@
 """Data by name."""
 
-from bort.data._dataset import Dataset, load
+from bort.data._dataset import Dataset
+from bort.data._load import load
 
 __all__ = ["Dataset", "load"]

@@ -1,4 +1,4 @@
-"""The paper's all-convolutional networks: strided convolutions instead of pooling (appendix, tab:ACNN-Small)."""
+"""The paper's all-convolutional networks: strided convolutions instead of pooling (tab:ACNN-Small, tab:ACNN-Base)."""
 
 from __future__ import annotations
 
@@ -38,3 +38,51 @@ class ACNNSmall(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         logits: Tensor = self.head(F.adaptive_max_pool2d(self.features(x), 1).flatten(1))
         return logits
+
+
+# channels, kernel and stride of conv1 … conv11; conv12 has a channel for each class
+_BASE = (
+    (96, 10, 3),
+    (96, 1, 1),
+    (96, 3, 2),
+    (256, 3, 1),
+    (256, 1, 1),
+    (256, 3, 2),
+    (384, 3, 1),
+    (384, 1, 1),
+    (384, 3, 2),
+    (1024, 3, 1),
+    (1024, 1, 1),
+)
+
+
+class ACNNBase(nn.Module):
+    """ACNN-Base for ImageNet: twelve convolutions, a ReLU after each, an adaptive max pool over the classes' maps.
+
+    The table gives conv1 a padding of 4 and the others none, which needs images of 128 × 128 or more. For smaller ones (Tiny
+    ImageNet) the 3 × 3 convolutions are padded by 1; ``padded`` says which.
+    """
+
+    def __init__(self, channels: int = 3, classes: int = 1000, image_size: int = 224, width: float = 1.0) -> None:
+        super().__init__()
+        if not width > 0:
+            raise ValueError(f"width={width}: must be greater than 0, 1 is the paper's")
+        if image_size < 16:
+            raise ValueError(
+                f"image_size={image_size}: ACNN-Base reads images of 16×16 or more, the paper's are 224×224"
+            )
+        self.padded = image_size < 128
+        layers = [*((max(1, round(width * c)), kernel, stride) for c, kernel, stride in _BASE), (classes, 1, 1)]
+        for number, (out, kernel, stride) in enumerate(layers, start=1):
+            padding = 4 if number == 1 else (kernel // 2 if self.padded else 0)
+            setattr(self, f"conv{number}", nn.Conv2d(channels, out, kernel, stride, padding))
+            channels = out
+
+    def features(self, x: Tensor) -> Tensor:
+        """The top feature map: one channel a class."""
+        for number in range(1, 13):
+            x = F.relu(getattr(self, f"conv{number}")(x))
+        return x
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.adaptive_max_pool2d(self.features(x), 1).flatten(1)
