@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 
 def main() -> None:
@@ -12,7 +13,11 @@ def main() -> None:
     except ImportError:
         sys.exit('The bort command needs a few more packages: pip install "bort[vision]"')
     from bort.cli.demo import demo
+    from bort.cli.recipes import recipes, show
 
-    tyro.extras.subcommand_cli_from_dict(
-        {"demo": demo}, prog="bort", description="Explainable networks by construction."
-    )
+    commands: dict[str, Any] = {
+        "demo": demo,
+        "recipes": recipes,
+        "show": tyro.conf.configure(tyro.conf.PositionalRequiredArgs)(show),
+    }
+    tyro.extras.subcommand_cli_from_dict(commands, prog="bort", description="Explainable networks by construction.")

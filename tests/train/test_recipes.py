@@ -1,0 +1,115 @@
+"""The paper's tables, typed off once more, against the recipes."""
+
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+
+from bort import nets
+from bort.train import Recipe, get, names
+
+# tab:mnist_cifar10: model, optimizer, epochs, lr, weight decay, λ, MNIST, CIFAR-10
+TABLE_1 = """
+lenet       sgd     40  0.01  0.01  0    79.01  57.35
+lenet       bort-s  40  0.01  0.01  0.1  88.85  62.24
+acnn-small  sgd     40  0.01  0.01  0    98.42  66.67
+acnn-small  bort-s  40  0.01  0.01  0.1  99.25  72.75
+"""
+
+# tab:imagenet_recipes1: model, optimizer, weight decay, λ, epochs, drop path, momentum, batch, lr, warm-up;
+# tab:imagenet_recipes2: magnitude, mixup, cutmix, erase, colour, splits, loss; tab:performance_imagenet: top 1, top 5
+TABLE_2 = """
+vgg16     sgd     0.00005  0        300  0    0.9  1024  0.05    5  9  0    0  0.6   0    3  jsd            73.13  90.75
+vgg16     bort-s  0.00002  0.001    300  0    0.9  1024  0.05    5  9  0    0  0.6   0    3  jsd            73.36  91.06
+vgg16     adamw   0.00002  0        300  0    0    1024  0.001   5  9  0    0  0.6   0    3  jsd            64.66  85.11
+vgg16     bort-a  0.00002  0.0001   300  0    0    1024  0.001   5  9  0    0  0.6   0    3  jsd            69.75  88.72
+resnet50  sgd     0.00002  0        300  0    0.9  1024  0.05    5  9  0    0  0.6   0    3  jsd            76.57  92.92
+resnet50  bort-s  0.00002  0.0001   300  0    0.9  1024  0.05    5  9  0    0  0.6   0    3  jsd            77.60  93.31
+resnet50  adamw   0.00002  0        300  0    0    1024  0.001   5  9  0    0  0.6   0    3  jsd            76.91  93.33
+resnet50  bort-a  0.00002  0.0001   300  0    0    1024  0.001   5  9  0    0  0.6   0    3  jsd            77.61  93.53
+resnet50  lamb    0.02     0        300  0    0    2048  0.005   5  7  0.1  1  0     0    3  bce            79.72  94.53
+resnet50  bort-l  0.002    0.00002  300  0    0    2048  0.005   5  7  0.1  1  0     0    3  bce            79.90  94.37
+deit-s    adamw   0.05     0        300  0.1  0    1024  0.0005  5  9  0.8  1  0.25  0.3  0  cross-entropy  79.79  94.72
+deit-s    bort-a  0.005    0.05     300  0.1  0    1024  0.0005  5  9  0.8  1  0.25  0.3  0  cross-entropy  80.41  95.24
+swin-s    adamw   0.05     0        300  0.3  0    1024  0.0005  5  9  0.8  1  0.25  0.4  0  cross-entropy  82.63  96.02
+swin-s    bort-a  0.005    0.05     300  0.3  0    1024  0.0005  5  9  0.8  1  0.25  0.4  0  cross-entropy  82.71  96.18
+"""
+
+
+def rows(table):
+    return [line.split() for line in table.strip().splitlines()]
+
+
+@pytest.mark.parametrize("row", rows(TABLE_1), ids=lambda row: "-".join(row[:2]))
+@pytest.mark.parametrize("data", ["mnist", "cifar10"])
+def test_table_1(row, data):
+    net, optimizer, *numbers = row
+    epochs, lr, decay, constraint, mnist, cifar10 = map(float, numbers)
+    recipe = get(f"{data}-{net}-{optimizer}")
+    optim = recipe.optim
+    assert (recipe.epochs, optim.lr, optim.weight_decay, optim.constraint) == (epochs, lr, decay, constraint)
+    assert recipe.paper.top1 == (mnist if data == "mnist" else cifar10)
+    assert (recipe.batch, optim.schedule, optim.momentum) == (256, "constant", 0.9)
+    assert recipe.augment == type(recipe.augment)(), "no augmentation"
+
+
+@pytest.mark.parametrize("row", rows(TABLE_2), ids=lambda row: "-".join(row[:2]))
+def test_table_2(row):
+    net, optimizer, *numbers, loss, top1, top5 = row
+    decay, constraint, epochs, drop, momentum, batch, lr, warmup, magnitude, *augment = map(float, numbers)
+    recipe = get(f"imagenet-{net}-{optimizer}")
+    optim = recipe.optim
+    assert (optim.weight_decay, optim.constraint, optim.momentum, optim.lr) == (decay, constraint, momentum, lr)
+    assert (recipe.epochs, recipe.batch, optim.warmup_epochs, optim.schedule) == (epochs, batch, warmup, "cosine")
+    assert (recipe.net.drop_path, recipe.loss) == (drop, loss)
+    assert recipe.augment.randaugment == f"rand-m{magnitude:.0f}-mstd0.5"
+    a = recipe.augment
+    assert [a.mixup, a.cutmix, a.erase, a.color_jitter, a.splits] == augment
+    assert (recipe.paper.top1, recipe.paper.top5) == (float(top1), float(top5))
+
+
+def test_all_rows_and_nothing_else():
+    assert len(names()) == 2 * 4 + 14
+
+
+@pytest.mark.parametrize("name", names())
+def test_json_and_back(name):
+    recipe = get(name)
+    assert Recipe.from_dict(json.loads(json.dumps(recipe.to_dict()))) == recipe
+
+
+@pytest.mark.parametrize("name", names())
+def test_every_network_can_be_made(name):
+    recipe = get(name)
+    data, options = recipe.data, {"drop_path_rate": recipe.net.drop_path} if recipe.net.drop_path else {}
+    with torch.device("meta"):
+        net = nets.create(
+            recipe.net.name, channels=data.channels, classes=data.classes, image_size=data.image_size, **options
+        )
+        x = torch.empty(2, data.channels, data.image_size, data.image_size)
+        assert net(x).shape == (2, data.classes)
+
+
+def test_what_makes_no_sense_is_refused():
+    recipe = get("mnist-lenet-bort-s")
+    with pytest.raises(ValueError, match=r"optim\.constraint=0\.0 in recipe 'mnist-lenet-bort-s'"):
+        replace(recipe, optim=replace(recipe.optim, constraint=0.0))
+    with pytest.raises(ValueError, match=r"optim\.name='adam'"):
+        replace(recipe, optim=replace(recipe.optim, name="adam"))
+    with pytest.raises(ValueError, match="epochs=0"):
+        replace(recipe, epochs=0)
+    with pytest.raises(ValueError, match=r"needs augment\.splits"):
+        replace(recipe, loss="jsd")
+    with pytest.raises(ValueError, match="no recipe is called 'mnist-lenet'; there are mnist-lenet-sgd"):
+        get("mnist-lenet")
+
+
+def test_a_file_with_another_field_is_refused_with_its_place():
+    values = get("mnist-lenet-sgd").to_dict()
+    with pytest.raises(ValueError, match=r"recipe\.optim has no field 'learning_rate'"):
+        Recipe.from_dict(values | {"optim": values["optim"] | {"learning_rate": 1}})
+    with pytest.raises(ValueError, match="recipe lacks the field 'epochs'"):
+        Recipe.from_dict({key: value for key, value in values.items() if key != "epochs"})
+    with pytest.raises(ValueError, match=r"recipe\.net must be a table"):
+        Recipe.from_dict(values | {"net": "lenet"})
