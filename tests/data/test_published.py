@@ -71,6 +71,7 @@ def test_a_changed_byte_is_refused_by_name(mnist_folder):
         ("images.gz", gzip.compress(idx(torch.zeros(3, dtype=torch.uint8))), "has labels in it, not images"),
         ("labels.gz", gzip.compress(idx(torch.tensor([3, 11], dtype=torch.uint8))), "label 11 is not a digit"),
     ],
+    ids=["no idx", "no gzip", "gzip cut short", "idx cut short", "labels for images", "no digit"],
 )
 def test_bad_idx_files_are_named(tmp_path, name, content, words):
     path = tmp_path / name
@@ -128,6 +129,7 @@ def test_an_archive_without_the_batches_leaves_nothing(tmp_path):
 @pytest.mark.parametrize(
     ("content", "words"),
     [(b"", "truncated: 0 bytes"), (bytes(3072), "truncated: 3072 bytes"), (bytes([12]) + bytes(3072), "label 12")],
+    ids=["empty", "cut short", "no class"],
 )
 def test_bad_batches_are_named(tmp_path, content, words):
     path = tmp_path / "data_batch_1.bin"
