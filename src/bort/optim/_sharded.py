@@ -50,6 +50,12 @@ class Job:
             matrix = matrix.narrow(0 if cut.rows else 1, cut.start, cut.size)
         return matrix
 
+    def our_rows(self, e: Tensor) -> Tensor:
+        """Of rows of E those that are this rank's, where the cuts in ``first`` are all across the short side."""
+        for cut in reversed(self.first):
+            e = e.narrow(0, cut.start, cut.size)
+        return e
+
     @property
     def local_shape(self) -> tuple[int, int]:
         rows, columns = self.layout.shape
@@ -212,11 +218,7 @@ def _reduced(each: Round, group: dict[str, Any], judged: Judged) -> Iterator[tup
         factor = _guard.damping(e[None], judged[0], group["scale"], judged[1])
         if factor is not None:
             e = e * factor[0].to(e.dtype)
-        # Gathered cuts are across the short side: only our rows of E, then.
-        rows = e
-        for cut in reversed(job.first):
-            rows = rows.narrow(0, cut.start, cut.size)
-        direction = rows @ x
+        direction = job.our_rows(e) @ x
         yield job, direction.mT if job.layout.tall else direction, distance
 
 
@@ -241,9 +243,7 @@ def _gathered(each: Round, group: dict[str, Any], judged: Judged) -> Iterator[tu
             e.diagonal().sub_(group["scale"])
             factor = _guard.damping(e[None], a, group["scale"], limits)
             rows = rows if factor is None else rows * factor[0].to(rows.dtype)
-        for cut in reversed(job.first):
-            rows = rows.narrow(0, cut.start, cut.size)
-        direction = rows @ x
+        direction = job.our_rows(rows) @ x
         yield job, direction.mT if job.layout.tall else direction, x.new_tensor(size / x.shape[0] ** 0.5)
 
 
