@@ -12,7 +12,8 @@ class Pool:
     def __init__(self, size):
         self.size = size
         context = get_context("spawn")
-        meeting = tempfile.mktemp(prefix="bort-pool-")
+        self._folder = tempfile.TemporaryDirectory(prefix="bort-pool-")
+        meeting = f"{self._folder.name}/meeting"
         pipes = [context.Pipe() for _ in range(size)]
         self._pipes = [ours for ours, _ in pipes]
         self._processes = [
@@ -48,6 +49,7 @@ class Pool:
         for process in self._processes:
             process.kill()
             process.join()
+        self._folder.cleanup()
 
 
 def _work(rank, size, meeting, pipe):
