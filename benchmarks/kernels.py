@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from environment import describe
 from step import LR, NETS, SEED, create
 from torch.profiler import ProfilerActivity, profile
 
 import bort
+from bort._environment import describe
 from bort._table import table
 
 KERNELS = ("stage", "gram", "judge", "apply")  # a large weight has its own gram and apply

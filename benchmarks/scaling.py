@@ -24,11 +24,11 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from environment import describe
 from torch import nn
 from torch.distributed.tensor import Shard, distribute_tensor
 
 import bort
+from bort._environment import describe
 from bort._table import table
 from bort.optim import _cost
 from bort.optim._cost import Estimate, Machine, Matrix

@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from environment import describe, synchronize
 from torch import Tensor, nn
 
 import bort
 from bort import nets, penalty
+from bort._environment import describe
 from bort._table import table
 
 LR, CONSTRAINT, SEED = 1e-4, 0.1, 0
@@ -150,12 +150,12 @@ def measure(steps: dict[str, Callable[[], Any]], rounds: int, repeats: int) -> d
     times: dict[str, list[float]] = {name: [] for name in steps}
     for _ in range(rounds + 1):
         for name, step in steps.items():
-            synchronize()
+            _synchronize()
             start = time.perf_counter()
             count = max(repeats, 4) if name.endswith("every 4") else repeats  # whole cycles
             for _ in range(count):
                 step()
-            synchronize()
+            _synchronize()
             times[name].append(1e3 * (time.perf_counter() - start) / count)
     return {name: statistics.median(values[1:]) for name, values in times.items()}
 
@@ -217,6 +217,11 @@ def benchmark(label: str, device: str, rounds: int, peers: list[str], limits: tu
             "copy of the weights": sum(4 * w.numel() for w in weights) / 2**20,
         }
     return result
+
+
+def _synchronize() -> None:
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
 
 
 def report(results: dict[str, dict[str, Any]]) -> str:

@@ -1,10 +1,12 @@
-"""A whole training with and without the penalty: ACNN-Small on CIFAR-10 in the recipe of Table 1, seconds and accuracy.
+"""Whole trainings of Table 1: `bort.train` beside a plain torch loop, and beside what the penalty adds; seconds and accuracy.
 
-    python benchmarks/train.py --data DIR/cifar-10-batches-bin [--seeds 0 1 2] [--epochs 40] --out FILE.json
+    python benchmarks/train.py --data DIR [--recipes mnist-lenet-sgd …] [--seeds 0] [--epochs 40] --out FILE.json
 
-SGD, Bort-S at every step and Bort-S at each fourth step run the same loop: bfloat16 autocast, channels_last, batch 256, lr
-0.01, momentum 0.9, weight decay 0.01, λ 0.1, no augmentation. Times are the median epoch's: compilation and warm-up do not
-count.
+DIR holds mnist/ and cifar-10-batches-bin/, as `bort.data` reads them. For each recipe both sides run the same data, network,
+optimizer and number of steps in one process, one after the other; the plain side pools as one would write it, with
+F.adaptive_max_pool2d. Seconds are those of the whole call, with everything in them that a user waits for: reading and
+checking the data on both sides; the plain loop tests once, at the end; ours tests and measures after each epoch and writes a
+checkpoint.
 """
 
 from __future__ import annotations
@@ -12,134 +14,137 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
+import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
-import numpy as np
 import torch
-from environment import describe, synchronize
-from torch import Tensor
 from torch.nn import functional as F
 
-from bort import BortS, nets, penalty
+from bort import data, train
+from bort._environment import describe
 from bort._table import table
+from bort.train._optimizer import optimizer_for
+from bort.train._run import build
+from bort.train.recipes import Recipe
 
-BATCH = 256
-RECIPE: dict[str, Any] = {"lr": 0.01, "momentum": 0.9, "weight_decay": 0.01, "fused": True}
-VARIANTS: dict[str, Any] = {
-    "SGD": lambda params: torch.optim.SGD(params, **RECIPE),
-    "Bort-S": lambda params: BortS(params, constraint=0.1, **RECIPE),
-    "Bort-S every 4": lambda params: BortS(params, constraint=0.1, every=4, **RECIPE),
-}
+RECIPES = ("mnist-lenet-sgd", "mnist-lenet-bort-s", "cifar10-acnn-small-sgd", "cifar10-acnn-small-bort-s")
 
 
-def read(folder: Path, names: list[str], device: str) -> tuple[Tensor, Tensor]:
-    """CIFAR-10's binary version: a byte of label, then 3·32·32 of image."""
-    records = np.concatenate([np.fromfile(folder / f"{name}.bin", np.uint8).reshape(-1, 3073) for name in names])
-    images = torch.from_numpy(records[:, 1:].reshape(-1, 3, 32, 32)).to(device)
-    return images, torch.from_numpy(records[:, 0].astype(np.int64)).to(device)
+def plain(recipe: Recipe, root: Path, device: str) -> dict[str, Any]:
+    """What anybody would write: images on the device, bfloat16 autocast and channels_last for the larger network, SGD."""
+    start = time.perf_counter()
+    images = data.load(recipe.data.name, root)
+    assert isinstance(images, data.Dataset)
+    images = images.to(device)
+    mean, std = (s.float().view(1, -1, 1, 1) for s in images.statistics())
+    autocast = recipe.precision == "auto" and device == "cuda"
+    memory_format = torch.channels_last if autocast else torch.contiguous_format
+    torch.manual_seed(recipe.seed)
+    model = build(recipe).to(device, memory_format=memory_format)
+    optimizer = optimizer_for(recipe.optim, model, torch.device(device))
 
+    def outputs(batch: torch.Tensor) -> torch.Tensor:
+        with torch.autocast(device, torch.bfloat16, enabled=autocast):
+            return model(((batch.float() / 255 - mean) / std).contiguous(memory_format=memory_format))
 
-def noise(count: int, device: str) -> tuple[Tensor, Tensor]:
-    images = torch.randint(0, 256, (count, 3, 32, 32), dtype=torch.uint8, device=device)
-    return images, torch.randint(0, 10, (count,), device=device)
-
-
-def train(variant: str, seed: int, epochs: int, data: dict[str, tuple[Tensor, Tensor]]) -> dict[str, Any]:
-    (images, labels), (test_images, test_labels) = data["train"], data["test"]
-    pixels = images.float() / 255
-    mean, std = pixels.mean(dim=(0, 2, 3), keepdim=True), pixels.std(dim=(0, 2, 3), keepdim=True)
-    del pixels
-    torch.manual_seed(seed)
-    device = images.device
-    model = nets.create("acnn-small", channels=3, image_size=32).to(device, memory_format=torch.channels_last)
-    optimizer = VARIANTS[variant](model.parameters())
-
-    def normalise(batch: Tensor) -> Tensor:
-        return ((batch.float() / 255 - mean) / std).to(memory_format=torch.channels_last)
-
-    seconds = []
-    for epoch in range(epochs):
-        synchronize()
-        start = time.perf_counter()
-        for index in torch.randperm(len(images), device=device).split(BATCH)[: len(images) // BATCH]:
-            with torch.autocast(device.type, torch.bfloat16):
-                loss = F.cross_entropy(model(normalise(images[index])), labels[index])
+    for _ in range(recipe.epochs):
+        for index in torch.randperm(len(images.train_images), device=device).split(recipe.batch):
+            with torch.autocast(device, torch.bfloat16, enabled=autocast):
+                loss = F.cross_entropy(outputs(images.train_images[index]), images.train_labels[index])
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
-        synchronize()
-        seconds.append(time.perf_counter() - start)
-        if epoch % 10 == 0 or epoch == epochs - 1:
-            print(
-                f"{variant:16} seed {seed} epoch {epoch + 1}: loss {loss.item():.3f}, {seconds[-1]:.2f} s", flush=True
-            )
-    with torch.no_grad(), torch.autocast(device.type, torch.bfloat16):
+    with torch.no_grad():
         right = sum(
-            (model(normalise(x)).argmax(dim=1) == y).sum().item()
-            for x, y in zip(test_images.split(1000), test_labels.split(1000), strict=True)
+            (outputs(x).argmax(dim=1) == y).sum().item()
+            for x, y in zip(images.test_images.split(1000), images.test_labels.split(1000), strict=True)
         )
-    distances = [penalty.residual(p.detach()).item() for p in model.parameters() if p.ndim >= 2]
+    _synchronize()
+    return {"accuracy": right / len(images.test_labels), "seconds": time.perf_counter() - start}
+
+
+def ours(recipe: Recipe, root: Path, device: str) -> dict[str, Any]:
+    start = time.perf_counter()
+    with tempfile.TemporaryDirectory() as folder:
+        run = train.fit(recipe, folder, train.Runtime(device=device, data_root=root))
+        seconds = time.perf_counter() - start
+    last = run.history[-1]
     return {
-        "variant": variant,
-        "seed": seed,
-        "epochs": epochs,
-        "accuracy": right / len(test_labels),
-        "residuals": distances,
-        "median_epoch_s": statistics.median(seconds),
-        "total_s": sum(seconds),
+        "accuracy": last["accuracy"],
+        "seconds": seconds,
+        "training_seconds": last["seconds"],
+        "residual": last["residual"],
+        "sigma": last["sigma"],
+        "loss": [record["loss"] for record in run.history],
     }
 
 
+def _adaptive(maps: torch.Tensor) -> torch.Tensor:
+    return F.adaptive_max_pool2d(maps, 1).flatten(1)
+
+
+def _warm_up(device: str) -> None:
+    """Starting CUDA and its libraries is nobody's training time."""
+    layer = torch.nn.Conv2d(3, 8, 3).to(device)
+    F.cross_entropy(
+        layer(torch.randn(8, 3, 8, 8, device=device)).flatten(1), torch.zeros(8, dtype=torch.long, device=device)
+    ).backward()
+    _synchronize()
+
+
 def report(runs: list[dict[str, Any]]) -> str:
-    base = statistics.median(run["median_epoch_s"] for run in runs if run["variant"] == "SGD")
     rows = []
-    for variant in VARIANTS:
-        mine = [run for run in runs if run["variant"] == variant]
-        if mine:
-            accuracy = [100 * run["accuracy"] for run in mine]
-            residual = [max(run["residuals"]) for run in mine]
-            epoch = statistics.median(run["median_epoch_s"] for run in mine)
-            rows.append(
-                (
-                    variant,
-                    f"{epoch / base:.3f}×",
-                    f"{epoch:.2f}",
-                    f"{statistics.mean(accuracy):.2f} ± {statistics.pstdev(accuracy):.2f} ({len(mine)})",
-                    f"{statistics.mean(residual):.4f} ± {statistics.pstdev(residual):.4f}",
-                )
-            )
-    return table(("optimizer", "time", "s/epoch", "accuracy %", "largest residual"), rows, right=(1, 2))
+    for name in dict.fromkeys(run["recipe"] for run in runs):
+        for side in ("plain", "bort.train"):
+            mine = [run for run in runs if (run["recipe"], run["side"]) == (name, side)]
+            if mine:
+                accuracy = ", ".join(f"{100 * run['accuracy']:.2f}" for run in mine)
+                residual = ", ".join(f"{run['residual']:.4f}" for run in mine if "residual" in run)
+                rows.append((name, side, f"{statistics.median(r['seconds'] for r in mine):.1f}", accuracy, residual))
+    return table(("recipe", "loop", "seconds", "accuracy %", "residual"), rows, right=(2,))
+
+
+def _synchronize() -> None:
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "--data", type=Path, help="the folder with data_batch_1.bin and the others; without: noise, to time only"
-    )
-    parser.add_argument("--variants", nargs="+", default=list(VARIANTS), choices=list(VARIANTS))
+    parser.add_argument("--data", type=Path, help="default: $BORT_DATA, or ~/.cache/bort")
+    parser.add_argument("--recipes", nargs="+", default=RECIPES)
+    parser.add_argument("--sides", nargs="+", default=["plain", "bort.train"], choices=["plain", "bort.train"])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
-    parser.add_argument("--epochs", type=int, default=40)
+    parser.add_argument("--every", type=int, default=1, help="the penalty at each k-th step")
+    parser.add_argument("--epochs", type=int, help="instead of the recipe's")
     parser.add_argument("--out", type=Path, required=True, help="runs are added to the ones it has")
     arguments = parser.parse_args()
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    if arguments.data:
-        data = {
-            "train": read(arguments.data, [f"data_batch_{i}" for i in range(1, 6)], device),
-            "test": read(arguments.data, ["test_batch"], device),
-        }
-    else:
-        data = {"train": noise(50_000, device), "test": noise(10_000, device)}
     whole = json.loads(arguments.out.read_text()) if arguments.out.exists() else {"runs": []}
+    _warm_up(device)
     for seed in arguments.seeds:
-        for variant in arguments.variants:
-            whole["runs"].append(train(variant, seed, arguments.epochs, data))
-            whole |= describe(seed) | {
-                "command": f"python benchmarks/train.py --epochs {arguments.epochs}",
-                "data": "CIFAR-10" if arguments.data else "noise",
-            }
-            arguments.out.write_text(json.dumps(whole, indent=2) + "\n")
+        for name in arguments.recipes:
+            recipe = replace(train.recipes.get(name), seed=seed)
+            if arguments.every > 1:
+                optim = replace(recipe.optim, every=arguments.every)
+                recipe = replace(recipe, name=f"{name} every {arguments.every}", optim=optim)
+            recipe = replace(recipe, epochs=arguments.epochs or recipe.epochs)
+            for side in arguments.sides:
+                if side == "plain":
+                    with mock.patch("bort.nets._acnn._pool", _adaptive):
+                        found = plain(recipe, arguments.data, device)
+                else:
+                    found = ours(recipe, arguments.data, device)
+                whole["runs"].append(
+                    {"recipe": recipe.name, "side": side, "seed": seed, "epochs": recipe.epochs, **found}
+                )
+                print(f"{recipe.name} {side}: {found['seconds']:.1f} s, {found['accuracy']:.2%}", flush=True)
+                whole |= describe(seed) | {"command": "python benchmarks/train.py"}
+                arguments.out.write_text(json.dumps(whole, indent=2) + "\n")
     print(report(whole["runs"]))
 
 

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from bort.cli import main
-from bort.train import Recipe, get, names
+from bort.train.recipes import Recipe, get, names
 
 
 def bort(monkeypatch, *arguments):

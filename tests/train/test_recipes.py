@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from bort import nets
-from bort.train import Recipe, get, names
+from bort.train.recipes import Recipe, get, names
 
 # tab:mnist_cifar10: model, optimizer, epochs, lr, weight decay, λ, MNIST, CIFAR-10
 TABLE_1 = """
@@ -101,7 +101,7 @@ def test_what_makes_no_sense_is_refused():
         replace(recipe, epochs=0)
     with pytest.raises(ValueError, match=r"needs augment\.splits"):
         replace(recipe, loss="jsd")
-    with pytest.raises(ValueError, match="no recipe is called 'mnist-lenet'; there are mnist-lenet-sgd"):
+    with pytest.raises(ValueError, match="no recipe is called 'mnist-lenet'; near it: mnist-lenet-sgd"):
         get("mnist-lenet")
 
 

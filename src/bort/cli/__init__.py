@@ -12,12 +12,21 @@ def main() -> None:
         import tyro
     except ImportError:
         sys.exit('The bort command needs a few more packages: pip install "bort[vision]"')
+    if sys.argv[1:2] == ["train"]:  # its options depend on the recipe named first
+        from bort.cli.train import train
+
+        train(sys.argv[2:])
+        return
     from bort.cli.demo import demo
     from bort.cli.recipes import recipes, show
+
+    def train_help() -> None:
+        """Train a recipe into a run's folder, or go on with one; `bort train --help`."""
 
     commands: dict[str, Any] = {
         "demo": demo,
         "recipes": recipes,
         "show": tyro.conf.configure(tyro.conf.PositionalRequiredArgs)(show),
+        "train": train_help,
     }
     tyro.extras.subcommand_cli_from_dict(commands, prog="bort", description="Explainable networks by construction.")

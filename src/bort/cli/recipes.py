@@ -7,9 +7,9 @@ import sys
 
 
 def recipes() -> None:
-    """List the recipes: one for each row of the paper's Tables 1 and 2, with what the paper reports."""
+    """List the recipes: one for each row of the paper's Tables 1 and 2, with what the paper reports, and small ones."""
     from bort._table import table
-    from bort.train import get, names
+    from bort.train.recipes import get, names
 
     rows = []
     for recipe in map(get, names()):
@@ -28,7 +28,7 @@ def show(name: str) -> None:
     Args:
         name: as `bort recipes` lists it.
     """
-    from bort.train import get
+    from bort.train.recipes import get
 
     try:
         recipe = get(name)

@@ -4,26 +4,35 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Literal, overload
 
 from bort.data._cifar10 import cifar10
 from bort.data._dataset import Dataset
 from bort.data._digits import mnist5k
 from bort.data._files import default_root
+from bort.data._folder import Folder, folder
 from bort.data._mnist import mnist
 
 
-def load(name: str, root: str | os.PathLike[str] | None = None) -> Dataset:
+@overload
+def load(name: Literal["mnist", "cifar10", "mnist5k"], root: str | os.PathLike[str] | None = None) -> Dataset: ...
+@overload
+def load(name: str, root: str | os.PathLike[str] | None = None) -> Dataset | Folder: ...
+def load(name: str, root: str | os.PathLike[str] | None = None) -> Dataset | Folder:
     """The data set called ``name``.
 
     "mnist5k" is embedded: 5,000 digits, no network needed. "mnist" and "cifar10" are read from ``root`` (default: $BORT_DATA,
     or ~/.cache/bort) in the layouts their makers publish, ``root/mnist/*.gz`` and ``root/cifar-10-batches-bin/*.bin``; what
-    is missing is downloaded, and everything is checked against its SHA-256.
+    is missing is downloaded, and everything is checked against its SHA-256. "folder:<path>" is a tree of images in ImageNet's
+    layout, ``train/<class>/<image>`` and ``val/<class>/<image>``, absolute or below ``root``.
     """
-    folder = Path(root) if root is not None else default_root()
+    base = Path(root) if root is not None else default_root()
     if name == "mnist5k":
         return mnist5k()
     if name == "mnist":
-        return mnist(folder)
+        return mnist(base)
     if name == "cifar10":
-        return cifar10(folder)
-    raise ValueError(f"no data set is called {name!r}; there are mnist5k, mnist and cifar10")
+        return cifar10(base)
+    if name.startswith("folder:"):
+        return folder(name, base)
+    raise ValueError(f"no data set is called {name!r}; there are mnist5k, mnist, cifar10 and folder:<path>")

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from bort import penalty
 from bort._table import table
 from bort.measure._patches import layer_inputs
-from bort.optim._linear import LinearMap, linear_map
+from bort.optim._linear import LinearMap, linear_maps
 
 
 @dataclass(frozen=True)
@@ -105,12 +105,7 @@ def audit(model: nn.Module, x: Tensor | None = None) -> Audit:
     With a batch of inputs ``x`` the model is run once, in eval mode, and the reconstruction ratio of each layer is
     measured on what that layer really receives. The model is left as it was: modes, gradients, hooks.
     """
-    uses: list[Use] = []
-    for prefix, module in model.named_modules():
-        for name, p in module.named_parameters(prefix, recurse=False):
-            linear = linear_map(name, p, module)
-            if linear is not None and p.is_floating_point() and p.numel():
-                uses.append((p, name, module, linear))
+    uses: list[Use] = [(p, name, module, linear) for name, p, module, linear in linear_maps(model)]
     ratios = {} if x is None else _ratios(model, x, uses)
     first = {p: (name, linear) for p, name, _, linear in reversed(uses)}  # a shared weight goes by its first name
     return Audit(tuple(_layer(name, p, linear, ratios.get(p)) for p, (name, linear) in reversed(first.items())))

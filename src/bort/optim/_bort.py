@@ -23,7 +23,7 @@ from torch.optim import Optimizer
 from bort import penalty
 from bort.optim import _cuda, _dense, _settings
 from bort.optim._dense import Weight
-from bort.optim._layout import is_dtensor
+from bort.optim._layout import is_dtensor, whole
 from bort.optim._move import Turn, lend, move
 from bort.optim._precision import own_precision
 
@@ -243,17 +243,9 @@ class Bort(Optimizer):
             for (name, p), value in zip(weights, values, strict=True):
                 if math.isnan(value):
                     with own_precision("highest", p.device):
-                        value = penalty.residual(_whole(p), **reading).item()
+                        value = penalty.residual(whole(p), **reading).item()
                 found[name if "param_names" in group else f"{index}.{name}"] = value
         return found
-
-
-def _whole(p: Tensor) -> Tensor:
-    if not is_dtensor(p):
-        return p
-    from bort.optim import _sharded
-
-    return _sharded.whole(p)
 
 
 def _is_due(group: dict[str, Any]) -> bool:

@@ -157,3 +157,12 @@ def local_gradient(p: Any) -> Tensor:
     if is_dtensor(grad) and grad.placements != p.placements:
         grad = grad.redistribute(placements=p.placements)
     return local(grad)
+
+
+def whole(p: Tensor) -> Tensor:
+    """The weight with all its rows and columns; if it is sharded, all ranks have to ask."""
+    if not is_dtensor(p):
+        return p
+    from bort.optim import _sharded
+
+    return _sharded.whole(p)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from torch import Tensor, nn
@@ -43,6 +44,15 @@ def linear_map(name: str, p: Tensor, module: nn.Module, *, split_qkv: bool = Fal
         whole = ", not split: q, k and v are columns here" if split_qkv and path[-2:-1] == ["c_attn"] else ""
         return LinearMap(f"linear, stored (in, out){whole}", transposed=True)
     return None
+
+
+def linear_maps(model: nn.Module) -> Iterator[tuple[str, Tensor, nn.Module, LinearMap]]:
+    """Each weight of a model that is a known linear map, once a module that uses it: name, weight, module, reading."""
+    for prefix, module in model.named_modules():
+        for name, p in module.named_parameters(prefix, recurse=False):
+            linear = linear_map(name, p, module)
+            if linear is not None and p.is_floating_point() and p.numel():
+                yield name, p, module, linear
 
 
 def _fused(kind: str, split: bool) -> LinearMap:

@@ -1,5 +1,11 @@
-"""Recipes for training: what the paper's tables say, typed."""
+"""Recipes and the loop that runs them: the paper's tables, typed, and training that survives anything."""
 
-from bort.train.recipes import Recipe, get, names
+from bort.train import recipes
+from bort.train._faults import NotFinite
+from bort.train._fit import fit
+from bort.train._run import Run, load
+from bort.train._runtime import Runtime
+from bort.train._signals import Interrupted
+from bort.train.recipes import Recipe
 
-__all__ = ["Recipe", "get", "names"]
+__all__ = ["Interrupted", "NotFinite", "Recipe", "Run", "Runtime", "fit", "load", "recipes"]

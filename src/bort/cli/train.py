@@ -1,0 +1,73 @@
+"""`bort train`"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from bort.train import Interrupted, NotFinite, Recipe, Runtime, fit, recipes
+from bort.train._run import recipe_of
+
+_USAGE = """usage: bort train RECIPE [OPTIONS]
+
+Train a recipe. RECIPE is a name from `bort recipes`, the recipe.json of a run, or a run's folder.
+`bort train RECIPE --help` lists every setting with its value: --optim.lr 0.02, --epochs 5, --device cpu, ...
+
+The run goes into runs/RECIPE, or --out FOLDER. The same command again goes on with what is there.
+Exit status: 0 done, 1 failed, 2 wrong options, 75 stopped by a signal with a checkpoint written.
+"""
+
+
+@dataclass(frozen=True)
+class Arguments:
+    recipe: Annotated[Recipe, tyro.conf.arg(name="")]
+    runtime: Annotated[Runtime, tyro.conf.arg(name="")]
+    out: Path
+    """The run's folder."""
+    force: bool = False
+    """Go on although recipe, number of processes or data are not what the run in the folder was started with."""
+
+
+def train(arguments: list[str]) -> None:
+    """Train a recipe; every setting is an option."""
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(_USAGE)
+        sys.exit(0 if arguments else 2)
+    name, *options = arguments
+    try:
+        recipe, out = _resolve(name)
+        defaults = Arguments(recipe, Runtime(), out)
+        given = tyro.cli(
+            Arguments,
+            args=options,
+            default=defaults,
+            prog=f"bort train {name}",
+            config=(tyro.conf.FlagConversionOff,),
+        )
+        run = fit(given.recipe, given.out, given.runtime, force=given.force)
+    except Interrupted as stop:
+        print(stop, file=sys.stderr)
+        sys.exit(Interrupted.EXIT_CODE)
+    except (ImportError, NotFinite, OSError, RuntimeError, ValueError) as error:
+        sys.exit(f"bort train: {error}")
+    last = run.history[-1]
+    paper = f" (the paper: {run.recipe.paper.top1:.2f}%)" if run.recipe.paper else ""
+    print(
+        f"{run.recipe.name}: {last['accuracy']:.2%} of the test images{paper}, residual {last['residual']:.3f}, "
+        f"σ {last['sigma'][0]:.2f} … {last['sigma'][1]:.2f}, {last['seconds']:.1f} s; {run.path}"
+    )
+
+
+def _resolve(name: str) -> tuple[Recipe, Path]:
+    path = Path(name)
+    if path.is_dir():
+        return recipe_of(path), path
+    if path.suffix == ".json":
+        recipe = recipe_of(path)
+        return recipe, Path("runs") / recipe.name
+    recipe = recipes.get(name)
+    return recipe, Path("runs") / recipe.name

@@ -1,0 +1,50 @@
+"""What is known of a network after an epoch: how it does on the test images, and where its layers stand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from bort._spectrum import spectrum
+from bort.optim._layout import whole
+from bort.optim._linear import linear_maps
+from bort.optim._precision import own_precision
+from bort.train._feed import Feed
+from bort.train._world import World
+
+
+@torch.no_grad()
+def test(
+    net: nn.Module, feed: Feed, world: World, autocast: bool, sharded: bool, pause: Callable[[], None]
+) -> dict[str, float]:
+    """Accuracy, top-5 accuracy and cross-entropy on the test images.
+
+    ``net`` is the bare network, not DDP's, which would wait for processes that have fewer batches. Sharded weights are
+    gathered by all processes together, so there each one tests on everything.
+    """
+    net.eval()
+    sums = torch.zeros(4, dtype=torch.float64, device=world.device)
+    for inputs, labels in feed.test(World(world.device) if sharded else world):
+        with torch.autocast(world.device.type, torch.bfloat16, enabled=autocast):
+            outputs = net(inputs)
+        outputs = outputs.float()
+        best = outputs.topk(min(5, outputs.shape[1])).indices == labels[:, None]
+        loss = F.cross_entropy(outputs, labels, reduction="sum")
+        sums += torch.stack([best[:, 0].sum(), best.sum(), loss, loss.new_tensor(len(labels))]).double()
+        pause()
+    right, among_five, loss_sum, count = world.total(sums).tolist()
+    return {"accuracy": right / count, "top5": among_five / count, "test_loss": loss_sum / count}
+
+
+def measure(net: nn.Module, device: torch.device) -> dict[str, Any]:
+    """Each layer's distance to the constraint and its range of singular values, whatever the optimizer."""
+    found = {}
+    with own_precision("highest", device):
+        for name, p, _, linear in linear_maps(net):
+            at = spectrum(whole(p), blocks=linear.blocks, transposed=linear.transposed)
+            found[name] = {"residual": at.residual, "sigma": [at.smallest, at.largest]}
+    return found

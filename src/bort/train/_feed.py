@@ -1,0 +1,91 @@
+"""Batches: which images, in which order, on which process; so that step k of epoch e is the same however one got there."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from bort.data import Dataset
+from bort.train._recipe import Recipe
+from bort.train._seeded import seed_of
+from bort.train._world import World
+
+_TEST_BATCH = 1000
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One process's part of a batch."""
+
+    images: Tensor | None
+    labels: Tensor | None
+    index: Tensor | None
+    """Where the images are in memory, if they are there already."""
+    count: int
+    """Images in this part."""
+    weight: float
+    """What the mean loss over this part counts in the mean over all parts: 1 where they are of equal size."""
+
+
+class Feed(Protocol):
+    """Where the loop gets its images from."""
+
+    per_epoch: int
+    skipped: int
+
+    def batches(self, epoch: int, start: int) -> Iterator[Batch]:
+        """The batches of an epoch (counted from 0), from the start-th on."""
+
+    def read(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Inputs and targets of a batch, on the device."""
+
+    def test(self, world: World) -> Iterator[tuple[Tensor, Tensor]]:
+        """The test images and labels, on the device; in a world of several processes this one's share."""
+
+
+def order(count: int, seed: int, epoch: int) -> Tensor:
+    """The order of the images in an epoch: drawn on the CPU, so that it is the same on every device."""
+    return torch.randperm(count, generator=torch.Generator().manual_seed(seed_of(seed, "order", epoch)))
+
+
+def weight(mine: int, whole: int, world: World) -> float:
+    return mine * world.size / whole
+
+
+class MemoryFeed:
+    """Images that live on the device as bytes: shuffled, gathered and normalised there."""
+
+    skipped = 0
+
+    def __init__(self, data: Dataset, recipe: Recipe, world: World, memory_format: torch.memory_format) -> None:
+        self._data = data.to(world.device)
+        self._recipe, self._world, self._memory_format = recipe, world, memory_format
+        self._mean, self._std = (s.float().view(1, -1, 1, 1) for s in self._data.statistics())
+        count, tail = divmod(len(data.train_images), recipe.batch)
+        self.per_epoch = count + (tail >= world.size)  # fewer images than processes in the last batch: left out
+        if not self.per_epoch:
+            raise ValueError(f"{data.name} has {len(data.train_images)} images: too few for {world.size} processes")
+
+    def batches(self, epoch: int, start: int) -> Iterator[Batch]:
+        world = self._world
+        shuffled = order(len(self._data.train_images), self._recipe.seed, epoch).to(world.device)
+        for whole in torch.split(shuffled, self._recipe.batch)[start : self.per_epoch]:
+            mine = whole[world.rank :: world.size]
+            yield Batch(None, None, mine, len(mine), weight(len(mine), len(whole), world))
+
+    def read(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        return self._normalise(self._data.train_images[batch.index]), self._data.train_labels[batch.index]
+
+    def test(self, world: World) -> Iterator[tuple[Tensor, Tensor]]:
+        images, labels = self._data.test_images, self._data.test_labels
+        for start in range(world.rank, math.ceil(len(images) / _TEST_BATCH), world.size):
+            part = slice(start * _TEST_BATCH, (start + 1) * _TEST_BATCH)
+            yield self._normalise(images[part]), labels[part]
+
+    def _normalise(self, images: Tensor) -> Tensor:
+        return ((images.float() / 255 - self._mean) / self._std).contiguous(memory_format=self._memory_format)

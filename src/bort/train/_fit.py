@@ -1,0 +1,295 @@
+"""The loop. All it needs to go on after any interruption is in a checkpoint; all that decides the result is in the recipe."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from bort.data import Dataset
+from bort.data import load as load_data
+from bort.train import _checkpoint, _state, recipes
+from bort.train._evaluate import measure, test
+from bort.train._faults import diagnose
+from bort.train._feed import Batch, Feed, MemoryFeed
+from bort.train._folder_feed import FolderFeed
+from bort.train._history import TensorBoard
+from bort.train._optimizer import loss_for, optimizer_for, rate
+from bort.train._progress import Progress
+from bort.train._recipe import Recipe
+from bort.train._run import Folder, Run, build, claimed, load
+from bort.train._runtime import Runtime
+from bort.train._signals import Interrupted, Request, watched
+from bort.train._step import CapturedStep, Step
+from bort.train._world import World, join
+
+_AGREE_STEPS = 16  # with several processes: how often they ask each other whether to stop
+_LOOK_STEPS = 256  # with a fused optimizer on a GPU: how often the host looks whether all steps were good
+
+
+def fit(
+    recipe: Recipe | str,
+    out: str | os.PathLike[str],
+    runtime: Runtime | None = None,
+    *,
+    force: bool = False,
+    on_step: Callable[[int], None] | None = None,
+) -> Run:
+    """Train a recipe into the folder ``out``; if a run is there already, go on with it.
+
+    Args:
+        recipe: one of :mod:`bort.train.recipes`, or its name.
+        out: the run's folder: recipe.json, environment.json, history.jsonl, checkpoints/.
+        runtime: where and how; the default takes a GPU if there is one.
+        force: go on although recipe, world size or data are not what the run was started with.
+        on_step: called after each step with its number.
+
+    Returns:
+        The finished run. A SIGINT or SIGTERM writes a checkpoint and raises :class:`Interrupted`; NaN or Inf in loss,
+        gradient or penalty raises :class:`NotFinite` before the update.
+    """
+    wanted = recipes.get(recipe) if isinstance(recipe, str) else recipe
+    how = runtime or Runtime()
+    path = Path(out)
+    with join(how.device) as world, watched() as request:
+        if world.is_first:
+            with claimed(path, wanted, world.size, force=force) as folder:
+                _Training(wanted, how, world, folder, request, on_step, force=force).run()
+        else:
+            _Training(wanted, how, world, Folder(path), request, on_step, force=force).run()
+    return load(path)
+
+
+class _Training:
+    def __init__(
+        self,
+        recipe: Recipe,
+        runtime: Runtime,
+        world: World,
+        folder: Folder,
+        request: Request,
+        on_step: Callable[[int], None] | None,
+        *,
+        force: bool,
+    ) -> None:
+        self.recipe, self.runtime, self.world, self.folder, self.request = recipe, runtime, world, folder, request
+        self.on_step = on_step
+        data = load_data(recipe.data.name, runtime.data_root)
+        on_gpu = world.device.type == "cuda"
+        autocast = recipe.precision == "bfloat16" or (recipe.precision == "auto" and on_gpu)
+        memory_format = torch.channels_last if autocast and on_gpu else torch.contiguous_format
+        self.feed: Feed = (
+            MemoryFeed(data, recipe, world, memory_format)
+            if isinstance(data, Dataset)
+            else FolderFeed(data, recipe, runtime, world, memory_format)
+        )
+        self.sharded = runtime.parallel == "fsdp2" and world.size > 1
+        torch.manual_seed(recipe.seed)
+        self.net = build(recipe).to(world.device, memory_format=memory_format)  # type: ignore[call-overload]
+        model = self._parallel()
+        self.optimizer = optimizer_for(recipe.optim, self.net, world.device)
+        for group in self.optimizer.param_groups:
+            group["initial_lr"] = recipe.optim.lr  # what the stability guard judges a warm-up by
+        clip = recipe.optim.clip
+        self.plain = Step(model, self.optimizer, loss_for(recipe), self.feed, world.device, autocast, clip)
+        self.step = CapturedStep(self.plain) if self._can_capture() else self.plain
+        torch.manual_seed(recipe.seed + world.rank)  # from here on chance is each process's own
+
+        self.steps, self.recorded, self.images, self.seconds = 0, 0, 0, 0.0
+        self.fingerprint = data.fingerprint
+        self.saved_step, self.good_before = (-1, -1), 0
+        self.last_save = self.begun = time.monotonic()
+        self._resume(force=force)
+        if world.is_first:
+            precision = "bfloat16" if autocast else "float32"
+            facts = {
+                "processes": world.size,
+                "device": str(world.device),
+                "precision": precision,
+                "from_step": self.steps,
+            }
+            folder.note_start(facts | {"data": {"name": data.name, "fingerprint": data.fingerprint}})
+        self.board = TensorBoard(folder.path / "tensorboard") if runtime.tensorboard and world.is_first else None
+
+    def run(self) -> None:
+        recipe, per_epoch = self.recipe, self.feed.per_epoch
+        try:
+            with Progress(recipe.name, recipe.epochs, per_epoch, recipe.batch, shown=self.world.is_first) as progress:
+                if self.steps:
+                    progress.say(f"{recipe.name}  going on after step {self.steps} of {recipe.epochs * per_epoch}")
+                while self.recorded < recipe.epochs:
+                    self._train_epoch(progress)
+                    self._record(progress)
+        finally:
+            if self.board is not None:
+                self.board.close()
+        self._save(unless_there=True)
+
+    def _train_epoch(self, progress: Progress) -> None:
+        """The rest of the epoch that is under way."""
+        epoch, per_epoch = self.recorded, self.feed.per_epoch
+        self.net.train()
+        for batch in self.feed.batches(epoch, self.steps - epoch * per_epoch):
+            if self.recipe.optim.schedule != "constant" or self.recipe.optim.warmup_epochs:
+                for group in self.optimizer.param_groups:
+                    group["lr"] = rate(self.recipe, self.steps, per_epoch)
+            self.step(batch)
+            self.steps += 1
+            self.images += batch.count
+            if self.plain.host_looks:
+                self._look(batch)
+            elif self.steps % _LOOK_STEPS == 0:
+                self._look()
+            if self.on_step is not None:
+                self.on_step(self.steps)
+            progress.step(self.steps, self._mean_loss)
+            self._pause()
+        self._look()
+
+    def _look(self, batch: Batch | None = None) -> None:
+        """Stop if a step was not finite. Where the host has not looked at each, the weights still are those of before it."""
+        if not self.plain.bad.item():
+            return
+        number = self.steps if batch is not None else self.good_before + int(self.plain.good.item()) + 1
+        epoch, start = divmod(number - 1, self.feed.per_epoch)
+        again = batch if batch is not None else next(iter(self.feed.batches(epoch, start)))
+        raise diagnose(self.plain, again, number, epoch + 1)
+
+    def _pause(self, *, agree: bool = False) -> None:
+        """Where a step has ended: stop if asked to, save if it is time."""
+        due = self.runtime.save_steps is not None and self.steps % self.runtime.save_steps == 0
+        late = time.monotonic() - self.last_save > self.runtime.save_seconds
+        if self.world.size > 1:
+            if self.steps % _AGREE_STEPS and not due and not agree:
+                return
+            late, asked = self.world.any(late), self.world.any(bool(self.request.number))
+        else:
+            asked = bool(self.request.number)
+        if due or late or asked:
+            self._save(unless_there=asked)
+        if asked:
+            raise Interrupted(self.request.number, self.steps, self.folder.checkpoints)
+
+    def _record(self, progress: Progress) -> None:
+        """After an epoch: test, measure, write down."""
+        tested = test(self.net, self.feed, self.world, self.plain.autocast, self.sharded, self._pause_test)
+        layers = measure(self.net, self.world.device)
+        loss_sum, images = self.world.total(
+            torch.stack([self.plain.loss_sum, torch.tensor(self.images, dtype=torch.float64, device=self.world.device)])
+        ).tolist()
+        seconds = self._seconds()
+        record: dict[str, Any] = {
+            "epoch": self.recorded + 1,
+            "step": self.steps,
+            "loss": loss_sum / images,
+            **tested,
+            "lr": self.optimizer.param_groups[0]["lr"],
+            "residual": max(layer["residual"] for layer in layers.values()),
+            "sigma": [
+                min(layer["sigma"][0] for layer in layers.values()),
+                max(layer["sigma"][1] for layer in layers.values()),
+            ],
+            "layers": layers,
+            "skipped": self.feed.skipped,
+            "seconds": seconds,
+        }
+        if self.world.is_first:
+            self.folder.history.add(record)
+            if self.board is not None:
+                self.board.add(record)
+        self.recorded += 1
+        self.images = 0
+        self.plain.loss_sum.zero_()
+        progress.epoch(record)
+        self._pause(agree=True)
+
+    def _pause_test(self) -> None:
+        if self.world.size == 1 and self.request.number:
+            self._save(unless_there=True)
+            raise Interrupted(self.request.number, self.steps, self.folder.checkpoints)
+
+    def _save(self, *, unless_there: bool = False) -> None:
+        if unless_there and self.saved_step == (self.steps, self.recorded):
+            return
+        self._look()
+        state = _state.capture(self.net, self.optimizer, self.world, sharded=self.sharded)
+        state |= {
+            "steps": self.steps,
+            "recorded": self.recorded,
+            "images": self.images,
+            "loss_sum": self.plain.loss_sum,
+            "skipped": self.feed.skipped,
+            "seconds": self._seconds(),
+            "fingerprint": self.fingerprint,
+        }
+        if self.world.is_first:
+            _checkpoint.save(self.folder.checkpoints, self.steps, state, self.runtime.keep)
+        self.last_save = time.monotonic()
+        self.saved_step = (self.steps, self.recorded)
+
+    def _resume(self, *, force: bool) -> None:
+        path = None
+        if self.world.is_first:
+            found = _checkpoint.load(self.folder.checkpoints)
+            path = found.path if found else None
+        path = self.world.from_first(path)
+        if path is None:
+            if self.world.is_first:
+                self.folder.history.keep(0)
+            return
+        state = found.state if self.world.is_first and found else _checkpoint.read(path).state
+        if state["fingerprint"] != self.fingerprint and not force:
+            raise ValueError(
+                f"{self.recipe.data.name} is not the data that the run in {self.folder.path} was started with (SHA-256 "
+                f"{self.fingerprint[:12]}…, it was {state['fingerprint'][:12]}…). Bring the old data back, or --force"
+            )
+        _state.restore(state, self.net, self.optimizer, self.world, sharded=self.sharded)
+        self.steps, self.recorded, self.images = state["steps"], state["recorded"], state["images"]
+        self.seconds, self.feed.skipped, self.good_before = state["seconds"], state["skipped"], state["steps"]
+        self.plain.loss_sum.copy_(state["loss_sum"])
+        self.saved_step = (self.steps, self.recorded)
+        if self.world.is_first:
+            self.folder.history.keep(self.recorded)
+
+    def _mean_loss(self) -> float:
+        return self.plain.loss_sum.item() / max(1, self.images)
+
+    def _seconds(self) -> float:
+        return self.seconds + time.monotonic() - self.begun
+
+    def _parallel(self) -> nn.Module:
+        """The network as the loop calls it: compiled, replicated or sharded. ``self.net`` stays the one with the names."""
+        if self.sharded:
+            from torch.distributed.fsdp import fully_shard
+
+            for child in self.net.children():
+                if any(True for _ in child.parameters()):
+                    fully_shard(child)
+            fully_shard(self.net)
+        model: nn.Module = self.net
+        if self.runtime.compile:
+            model = torch.compile(self.net)  # type: ignore[assignment]
+        if self.world.size > 1 and not self.sharded:
+            from torch.nn.parallel import DistributedDataParallel
+
+            model = DistributedDataParallel(model)
+        return model
+
+    def _can_capture(self) -> bool:
+        optim = self.recipe.optim
+        return (
+            self.runtime.graphs
+            and self.world.device.type == "cuda"
+            and self.world.size == 1
+            and isinstance(self.feed, MemoryFeed)
+            and optim.name in ("sgd", "bort-s")
+            and optim.schedule == "constant"
+            and not optim.warmup_epochs
+            and optim.every == 1
+            and not self.runtime.compile
+        )

@@ -1,0 +1,198 @@
+"""Batches out of folders, through timm's transforms: random crops, RandAugment, erasing, splits, mixup and cutmix.
+
+timm's own loader shuffles and augments out of global generators, so it cannot go on in the middle of an epoch. Here the order
+of an epoch and the chance in each image come from keys (`_seeded`), and torch's DataLoader does the rest.
+"""
+
+from __future__ import annotations
+
+import math
+import signal
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader
+from torch.utils.data import Dataset as TorchDataset
+
+from bort.data import Folder
+from bort.train._feed import Batch, order, weight
+from bort.train._recipe import Recipe
+from bort.train._runtime import Runtime
+from bort.train._seeded import seeded
+from bort.train._world import World
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+_TEST_BATCH = 256
+
+Key = tuple[int, int]
+"""(epoch, which image)"""
+Sample = tuple[Tensor, int] | str
+"""Views (splits, C, H, W) and a label, or the path of an image that could not be read."""
+
+
+class FolderFeed:
+    def __init__(
+        self, data: Folder, recipe: Recipe, runtime: Runtime, world: World, memory_format: torch.memory_format
+    ) -> None:
+        if data.classes != recipe.data.classes:
+            raise ValueError(
+                f"{data.root} has {data.classes} classes, the recipe data.classes={recipe.data.classes}: "
+                f"set --data.classes {data.classes}, or point to another folder"
+            )
+        self._recipe, self._world, self._memory_format = recipe, world, memory_format
+        self._count = len(data.train_files)
+        self._workers = runtime.workers
+        # The last, smaller batch is left out, as everybody does on ImageNet; not where it is the only one.
+        self.per_epoch = max(1, self._count // recipe.batch)
+        self.skipped = 0
+        views = _TrainingViews(recipe) if recipe.augment.crop_and_flip else _PlainView(recipe)
+        self._train = _Samples(data, data.train_files, recipe, views)
+        self._test = _Samples(data, data.test_files, recipe, _PlainView(recipe))
+        self._mix = _mixing(recipe)
+        self._loaders: dict[_Samples, tuple[DataLoader[Any], list[list[Key]]]] = {}
+
+    def batches(self, epoch: int, start: int) -> Iterator[Batch]:
+        world = self._world
+        wholes = torch.split(order(self._count, self._recipe.seed, epoch), self._recipe.batch)[: self.per_epoch]
+        mine = [whole[world.rank :: world.size].tolist() for whole in wholes]
+        keys = [[(epoch, index) for index in part] for part in mine[start:]]
+        for number, (images, labels, bad) in enumerate(self._load(self._train, keys), start):
+            self.skipped += len(bad)
+            if not len(labels):
+                raise ValueError(f"not one image of batch {number} of epoch {epoch + 1} can be read, first {bad[0]}")
+            if self._mix is not None:
+                with seeded(self._recipe.seed, "mix", epoch, number, world.rank):
+                    images, labels = self._mix(images[: len(images) // 2 * 2], labels[: len(labels) // 2 * 2])
+            part, whole = len(mine[number]), len(wholes[number])
+            yield Batch(images, labels, None, part - len(bad), weight(part, whole, world))
+
+    def read(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        assert batch.images is not None
+        assert batch.labels is not None
+        images = batch.images.to(self._world.device, non_blocking=True)
+        return (
+            images.contiguous(memory_format=self._memory_format),
+            batch.labels.to(self._world.device, non_blocking=True),
+        )
+
+    def test(self, world: World) -> Iterator[tuple[Tensor, Tensor]]:
+        count = math.ceil(len(self._test.files) / _TEST_BATCH)
+        parts = [range(k * _TEST_BATCH, min((k + 1) * _TEST_BATCH, len(self._test.files))) for k in range(count)]
+        keys = [[(0, index) for index in part] for part in parts[world.rank :: world.size]]
+        for images, labels, bad in self._load(self._test, keys):
+            self.skipped += len(bad)
+            if len(labels):
+                yield self.read(Batch(images, labels, None, len(labels), 1.0))
+
+    def _load(self, samples: _Samples, keys: list[list[Key]]) -> Iterator[tuple[Tensor, Tensor, list[str]]]:
+        """The workers of a data set are started once; what they are to read changes."""
+        if samples not in self._loaders:
+            asked: list[list[Key]] = []
+            loader: DataLoader[Any] = DataLoader(
+                samples,
+                batch_sampler=asked,
+                num_workers=self._workers,
+                collate_fn=_collate,
+                pin_memory=self._world.device.type == "cuda",
+                worker_init_fn=_leave_signals_to_the_parent if self._workers else None,
+                persistent_workers=self._workers > 0,
+            )
+            self._loaders[samples] = loader, asked
+        loader, asked = self._loaders[samples]
+        asked[:] = keys
+        yield from loader
+
+
+class _Samples(TorchDataset[Sample]):
+    def __init__(
+        self, data: Folder, files: list[tuple[str, int]], recipe: Recipe, views: Callable[[Image], Tensor]
+    ) -> None:
+        self.files, self._data, self._views = files, data, views
+        self._seed, self._stop = recipe.seed, recipe.data.corrupt == "stop"
+
+    def __getitem__(self, key: Key) -> Sample:
+        epoch, index = key
+        file, label = self.files[index]
+        try:
+            image = self._data.read(file)
+        except ValueError as error:
+            if self._stop:
+                raise ValueError(f"{error}. Remove it, or leave such images out: --data.corrupt skip") from error
+            return file
+        with seeded(self._seed, "image", epoch, index):
+            return self._views(image), label
+
+
+def _collate(samples: list[Sample]) -> tuple[Tensor, Tensor, list[str]]:
+    """All first views, then all second ones …, as timm's JSD loss expects them; their labels; unreadable files."""
+    good = [sample for sample in samples if not isinstance(sample, str)]
+    bad = [sample for sample in samples if isinstance(sample, str)]
+    if not good:
+        return torch.empty(0), torch.empty(0, dtype=torch.long), bad
+    views = torch.stack([sample[0] for sample in good], dim=1)
+    labels = torch.tensor([sample[1] for sample in good]).repeat(len(views))
+    return views.flatten(0, 1), labels, bad
+
+
+class _TrainingViews:
+    """timm's three stages: crop and flip; RandAugment; to a normalised tensor, with parts erased. With splits all views share
+    the crop, and the first of them is neither augmented nor erased."""
+
+    def __init__(self, recipe: Recipe) -> None:
+        from timm.data import create_transform
+
+        augment, size = recipe.augment, recipe.data.image_size
+        options: dict[str, Any] = {
+            "is_training": True,
+            "color_jitter": augment.color_jitter or None,
+            "auto_augment": augment.randaugment or None,
+            "interpolation": "random",
+            "re_mode": "pixel",
+            "separate": True,
+        }
+        self._crop, self._change, self._finish = create_transform(size, **options, re_prob=augment.erase)
+        *_, self._finish_clean = create_transform(size, **options)
+        self._splits = augment.splits
+
+    def __call__(self, image: Image) -> Tensor:
+        cropped = self._crop(image)
+        clean = [self._finish_clean(cropped)] if self._splits else []
+        augmented = [self._finish(self._change(cropped)) for _ in range(max(1, self._splits - 1))]
+        return torch.stack([*clean, *augmented])
+
+
+class _PlainView:
+    """The image at its size, normalised: for testing, and for training without augmentation. Images are resized so that a
+    crop of 7/8 has the size wanted, as on ImageNet; those that have it already (Tiny ImageNet) are left whole."""
+
+    def __init__(self, recipe: Recipe) -> None:
+        from timm.data import create_transform
+
+        self._size = recipe.data.image_size
+        self._whole = create_transform(self._size, crop_pct=1.0)
+        self._cropped = create_transform(self._size, crop_pct=0.875)
+
+    def __call__(self, image: Image) -> Tensor:
+        transform = self._whole if min(image.size) <= self._size else self._cropped
+        view: Tensor = transform(image)
+        return view[None]
+
+
+def _mixing(recipe: Recipe) -> Any:
+    """timm's mixup and cutmix, one draw a batch; None if the recipe has neither."""
+    augment = recipe.augment
+    if not (augment.mixup or augment.cutmix):
+        return None
+    from timm.data import Mixup
+
+    return Mixup(augment.mixup, augment.cutmix, label_smoothing=recipe.smoothing, num_classes=recipe.data.classes)
+
+
+def _leave_signals_to_the_parent(_: int) -> None:
+    """Ctrl-C reaches every process of a terminal; the parent is to write its checkpoint with its workers alive."""
+    for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(name, signal.SIG_IGN)

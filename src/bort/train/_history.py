@@ -1,0 +1,73 @@
+"""The record of a training, an epoch a line: history.jsonl always, TensorBoard if wanted."""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+from pathlib import Path
+from typing import Any
+
+
+class History:
+    """history.jsonl: lines are whole or not there, and a resumed run takes back what its checkpoint has not seen."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def read(self) -> list[dict[str, Any]]:
+        if not self._path.exists():
+            return []
+        records = []
+        for line in self._path.read_text().splitlines():
+            try:
+                records.append(json.loads(line))
+            except ValueError:
+                break  # the line that a kill cut off
+        return records
+
+    def keep(self, count: int) -> list[dict[str, Any]]:
+        """The first ``count`` records, and only they stay."""
+        records = self.read()[:count]
+        if self._path.exists():
+            scratch = self._path.with_suffix(".writing")
+            scratch.write_text("".join(json.dumps(record) + "\n" for record in records))
+            os.replace(scratch, self._path)
+        return records
+
+    def add(self, record: dict[str, Any]) -> None:
+        with self._path.open("a") as stream:
+            stream.write(json.dumps(record) + "\n")
+
+
+class TensorBoard:
+    """Curves for TensorBoard. If it fails (a full disk, a vanished folder) training goes on without it, with one warning."""
+
+    def __init__(self, folder: Path) -> None:
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError as error:
+            raise ImportError("tensorboard=True needs TensorBoard: pip install tensorboard") from error
+        self._writer: Any = self._try(lambda: SummaryWriter(str(folder)))
+
+    def add(self, record: dict[str, Any]) -> None:
+        def write() -> None:
+            for name, value in record.items():
+                if isinstance(value, (int, float)) and name not in ("epoch", "step"):
+                    self._writer.add_scalar(name, value, record["step"])
+            self._writer.flush()
+
+        if self._writer is not None:
+            self._try(write)
+
+    def close(self) -> None:
+        if self._writer is not None:
+            self._try(self._writer.close)
+
+    def _try(self, call: Any) -> Any:
+        try:
+            return call()
+        except Exception as error:  # whatever a tracker throws, it is not worth the run
+            self._writer = None
+            warnings.warn(f"TensorBoard is gone, training goes on without it: {error}", stacklevel=3)
+            return None

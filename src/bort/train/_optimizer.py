@@ -1,0 +1,84 @@
+"""The optimizer, the rate and the loss that a recipe asks for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.optim import Optimizer
+
+from bort.optim import BortA, BortS, param_groups
+from bort.train._recipe import Optim, Recipe
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+
+
+def optimizer_for(optim: Optim, model: nn.Module, device: torch.device) -> Optimizer:
+    """Made after the model is on its device, and sharded if it is to be."""
+    is_bort = optim.name.startswith("bort")
+    options: dict[str, Any] = {"lr": optim.lr, "weight_decay": optim.weight_decay}
+    if optim.name in ("sgd", "bort-s"):
+        options["momentum"] = optim.momentum
+    if optim.name not in ("lamb", "bort-l"):
+        options["fused"] = device.type == "cuda"
+    if is_bort:
+        options |= {"constraint": optim.constraint, "every": optim.every}
+    params: Any = list(model.named_parameters())
+    if optim.groups == "modules":
+        # The classifier by whatever name timm gives it: its weights stay free, as bort.param_groups has it for "head".
+        head = getattr(model, "default_cfg", {}).get("classifier", "head")
+        patterns = tuple(f"{name}.*" for name in ((head,) if isinstance(head, str) else head))
+        params = param_groups(model, optim.constraint, optim.weight_decay, patterns)
+        if not is_bort:
+            params = [{key: group[key] for key in ("params", "weight_decay")} for group in params]
+    return _class(optim.name)(params, **options)
+
+
+def _class(name: str) -> Callable[..., Optimizer]:
+    if name in ("lamb", "bort-l"):
+        from timm.optim import Lamb
+
+        from bort.optim import BortL
+
+        lamb: Callable[..., Optimizer] = Lamb if name == "lamb" else BortL
+        return lamb
+    known: dict[str, Callable[..., Optimizer]] = {
+        "sgd": torch.optim.SGD,
+        "bort-s": BortS,
+        "adamw": torch.optim.AdamW,
+        "bort-a": BortA,
+    }
+    return known[name]
+
+
+def rate(recipe: Recipe, step: int, per_epoch: int) -> float:
+    """The learning rate of a step (counted from 0): a linear warm-up, then constant, or half a cosine down to 0."""
+    optim = recipe.optim
+    warm, total = optim.warmup_epochs * per_epoch, recipe.epochs * per_epoch
+    if step < warm:
+        return optim.lr * (step + 1) / warm
+    if optim.schedule == "constant":
+        return optim.lr
+    return optim.lr * 0.5 * (1 + math.cos(math.pi * (step - warm) / (total - warm)))
+
+
+def loss_for(recipe: Recipe) -> Loss:
+    """Cross-entropy, also with mixed labels; JSD or binary cross-entropy from timm."""
+    if recipe.loss == "jsd":
+        from timm.loss import JsdCrossEntropy
+
+        jsd: Loss = JsdCrossEntropy(recipe.augment.splits, smoothing=recipe.smoothing)
+        return jsd
+    if recipe.loss == "bce":
+        from timm.loss import BinaryCrossEntropy
+
+        bce: Loss = BinaryCrossEntropy(smoothing=recipe.smoothing)
+        return bce
+    # Mixed labels come smoothed already.
+    return lambda outputs, targets: F.cross_entropy(
+        outputs, targets, label_smoothing=recipe.smoothing if targets.ndim == 1 else 0.0
+    )
