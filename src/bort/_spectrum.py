@@ -34,10 +34,21 @@ def spectrum(weight: Tensor, *, blocks: int = 1, transposed: bool = False) -> Sp
     gram = penalty.defect(w.double() if is_small else w, 0.0, "full")
     eye = torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device)
     residual = penalty.distance(gram - eye).item()
-    # The CPU has decomposed a small matrix before a GPU has started to.
-    values = torch.linalg.eigvalsh(gram.cpu()) if is_small else torch.stack([_ritz_values(each) for each in gram])
+    values = _eigenvalues(gram.cpu()) if is_small else torch.stack([_ritz_values(each) for each in gram])
     smallest, largest = values.clamp(min=0).sqrt().aminmax()
     return Spectrum(residual, smallest.item(), largest.item())
+
+
+def _eigenvalues(gram: Tensor) -> Tensor:
+    """Of small matrices, on the CPU, which is done with them before a GPU has started; and on one core of it, which is done
+    before the others have woken up."""
+    threads = torch.get_num_threads()
+    try:
+        torch.set_num_threads(1)
+        values: Tensor = torch.linalg.eigvalsh(gram)
+    finally:
+        torch.set_num_threads(threads)
+    return values
 
 
 def _ritz_values(gram: Tensor) -> Tensor:
@@ -58,5 +69,4 @@ def _ritz_values(gram: Tensor) -> Tensor:
             break
         basis[i] = q / norm
     projected = basis @ (gram.double() @ basis.mT)
-    values: Tensor = torch.linalg.eigvalsh(projected.cpu())
-    return values[[0, -1]]
+    return _eigenvalues(projected.cpu())[[0, -1]]

@@ -70,7 +70,38 @@ def test_table_2(row):
 
 
 def test_all_rows_and_nothing_else():
-    assert len(names()) == 2 * 4 + 14
+    papers = [name for name in names() if get(name).paper]
+    small = [name for name in names() if not get(name).paper]
+    assert len(papers) == 2 * 4 + 14
+    assert len([name for name in small if name.startswith("mnist5k-")]) == 4
+    assert len([name for name in small if name.startswith("tiny-imagenet-")]) == 14
+    assert len(small) == 4 + 14
+
+
+@pytest.mark.parametrize("row", rows(TABLE_2), ids=lambda row: "-".join(row[:2]))
+def test_tiny_imagenet_differs_in_size_only(row):
+    """What is cut is cut alike for a baseline and its Bort."""
+    large, small = get(f"imagenet-{row[0]}-{row[1]}"), get(f"tiny-imagenet-{row[0]}-{row[1]}")
+    same = replace(
+        large,
+        name=small.name,
+        data=replace(large.data, name="folder:tiny-imagenet-100", image_size=64, classes=100),
+        optim=replace(large.optim, warmup_epochs=1),
+        epochs=20,
+        batch=large.batch // 4,
+        paper=None,
+    )
+    assert small == same
+
+
+def test_digits_are_table_1_in_small():
+    for net in ("lenet", "acnn-small"):
+        for optimizer in ("sgd", "bort-s"):
+            recipe = get(f"mnist5k-{net}-{optimizer}")
+            assert recipe.optim == get(f"mnist-{net}-{optimizer}").optim
+    narrow = get("mnist5k-acnn-small-sgd").net
+    net = nets.create(narrow.name, width=narrow.width, narrowest=narrow.narrowest)
+    assert [getattr(net, f"conv{i}").out_channels for i in range(1, 6)] == [8, 24, 72, 108, 324]
 
 
 @pytest.mark.parametrize("name", names())

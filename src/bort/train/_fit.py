@@ -26,7 +26,7 @@ from bort.train._run import Folder, Run, build, claimed, load
 from bort.train._runtime import Runtime
 from bort.train._signals import Interrupted, Request, watched
 from bort.train._step import CapturedStep, Step
-from bort.train._world import World, join
+from bort.train._world import World, join, tuned
 
 _AGREE_STEPS = 16  # with several processes: how often they ask each other whether to stop
 _LOOK_STEPS = 256  # with a fused optimizer on a GPU: how often the host looks whether all steps were good
@@ -56,7 +56,7 @@ def fit(
     wanted = recipes.get(recipe) if isinstance(recipe, str) else recipe
     how = runtime or Runtime()
     path = Path(out)
-    with join(how.device) as world, watched() as request:
+    with join(how.device) as world, watched() as request, tuned():
         if world.is_first:
             with claimed(path, wanted, world.size, force=force) as folder:
                 _Training(wanted, how, world, folder, request, on_step, force=force).run()

@@ -82,31 +82,36 @@ class Step:
 class CapturedStep:
     """The same in a CUDA graph: one launch instead of a hundred, for networks whose kernels are shorter than their launches.
 
-    The first steps run as they are, then one is captured. A batch of another size, the last of an epoch, runs as it is.
+    There is a graph for each size of batch: the usual one, and that of the last batch of an epoch. The first steps of each
+    run as they are, then one is captured.
     """
 
     def __init__(self, step: Step) -> None:
         self._step = step
-        self._graph: torch.cuda.CUDAGraph | None = None
-        self._static: Batch | None = None
-        self._seen = 0
+        self._seen: dict[int, int] = {}
+        self._graphs: dict[int, tuple[torch.cuda.CUDAGraph, Tensor]] = {}
 
     def __call__(self, batch: Batch) -> None:
         assert batch.index is not None
-        if self._static is None:
-            self._static = replace(batch, index=batch.index.clone())
-        assert self._static.index is not None
-        if batch.count != self._static.count or self._seen < _WARM_UP:
-            self._seen += batch.count == self._static.count
-            self._aside(batch)
-            return
-        if self._graph is None:
-            self._graph = torch.cuda.CUDAGraph()
-            torch.cuda.synchronize()
-            with torch.cuda.graph(self._graph):
-                self._step(self._static)
-        self._static.index.copy_(batch.index)
-        self._graph.replay()
+        seen = self._seen.get(batch.count, 0)
+        self._seen[batch.count] = seen + 1
+        if batch.count not in self._graphs:
+            if seen < (1 if self._graphs else _WARM_UP):
+                self._aside(batch)
+                return
+            self._capture(batch)
+        graph, index = self._graphs[batch.count]
+        index.copy_(batch.index)
+        graph.replay()
+
+    def _capture(self, batch: Batch) -> None:
+        """Records a step without making it."""
+        assert batch.index is not None
+        graph, index = torch.cuda.CUDAGraph(), batch.index.clone()
+        torch.cuda.synchronize()
+        with torch.cuda.graph(graph):
+            self._step(replace(batch, index=index))
+        self._graphs[batch.count] = graph, index
 
     def _aside(self, batch: Batch) -> None:
         """On a stream of its own, where the capture's is: what a first step allocates must not be on the default one."""

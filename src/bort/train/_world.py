@@ -44,6 +44,17 @@ class World:
 
 
 @contextmanager
+def tuned() -> Iterator[None]:
+    """cuDNN tries its algorithms and keeps the fastest: the shapes of a training do not change."""
+    before = torch.backends.cudnn.benchmark
+    try:
+        torch.backends.cudnn.benchmark = True
+        yield
+    finally:
+        torch.backends.cudnn.benchmark = before
+
+
+@contextmanager
 def join(device: str) -> Iterator[World]:
     """The world this process is in; it leaves it at the end."""
     size, rank = int(os.environ.get("WORLD_SIZE", 1)), int(os.environ.get("RANK", 0))
