@@ -40,15 +40,11 @@ def spectrum(weight: Tensor, *, blocks: int = 1, transposed: bool = False) -> Sp
 
 
 def _eigenvalues(gram: Tensor) -> Tensor:
-    """Of small matrices, on the CPU, which is done with them before a GPU has started; and on one core of it, which is done
-    before the others have woken up."""
-    threads = torch.get_num_threads()
-    try:
-        torch.set_num_threads(1)
-        values: Tensor = torch.linalg.eigvalsh(gram)
-    finally:
-        torch.set_num_threads(threads)
-    return values
+    """Of small matrices, on the CPU, which is done with them before a GPU has started. By numpy: torch would wake all cores
+    for it, and telling it not to (set_num_threads) changes how it rounds from then on."""
+    import numpy as np
+
+    return torch.from_numpy(np.linalg.eigvalsh(gram.numpy()))
 
 
 def _ritz_values(gram: Tensor) -> Tensor:

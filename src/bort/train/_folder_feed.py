@@ -100,6 +100,7 @@ class FolderFeed:
                 pin_memory=self._world.device.type == "cuda",
                 worker_init_fn=_leave_signals_to_the_parent if self._workers else None,
                 persistent_workers=self._workers > 0,
+                generator=torch.Generator(),  # or it would draw from the one that dropout draws from
             )
             self._loaders[samples] = loader, asked
         loader, asked = self._loaders[samples]

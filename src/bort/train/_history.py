@@ -36,8 +36,13 @@ class History:
         return records
 
     def add(self, record: dict[str, Any]) -> None:
-        with self._path.open("a") as stream:
-            stream.write(json.dumps(record) + "\n")
+        try:
+            with self._path.open("a") as stream:
+                stream.write(json.dumps(record) + "\n")
+        except OSError as error:
+            raise OSError(
+                error.errno, f"cannot write {self._path}: {error.strerror}; checkpoints are intact"
+            ) from error
 
 
 class TensorBoard:

@@ -16,10 +16,8 @@ class Progress:
     """Enter it, call ``step`` and ``epoch``; if the terminal goes away, it falls silent."""
 
     def __init__(self, name: str, epochs: int, per_epoch: int, batch: int, *, shown: bool = True) -> None:
-        from rich.console import Console
-
         self._name, self._epochs, self._per_epoch, self._batch = name, epochs, per_epoch, batch
-        self._console = Console(highlight=False, soft_wrap=True)
+        self._console = _console()
         self._silent = not shown
         self._bar: Any = None
         self._task: Any = None
@@ -92,6 +90,16 @@ class Progress:
             self._silent = True
             self._bar = None
             _to_nowhere()
+
+
+def _console() -> Any:
+    from rich.console import Console
+
+    class Plain(Console):
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError  # rich would end the process
+
+    return Plain(highlight=False, soft_wrap=True)
 
 
 def _to_nowhere() -> None:

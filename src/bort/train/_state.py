@@ -28,7 +28,8 @@ def capture(model: nn.Module, optimizer: Optimizer, world: World, *, sharded: bo
 
 
 def restore(state: dict[str, Any], model: nn.Module, optimizer: Optimizer, world: World, *, sharded: bool) -> None:
-    """The way back, on every process."""
+    """The way back, on every process. Settings stay those of the recipe, which may have been changed by force."""
+    recipes = [{key: value for key, value in group.items() if key != "params"} for group in optimizer.param_groups]
     if sharded:
         from torch.distributed.checkpoint.state_dict import StateDictOptions, set_state_dict
 
@@ -39,6 +40,8 @@ def restore(state: dict[str, Any], model: nn.Module, optimizer: Optimizer, world
         model.load_state_dict(state["model"])
         optimizer.load_state_dict(state["optimizer"])
         _lay_out_as_the_weights(optimizer)
+    for group, settings in zip(optimizer.param_groups, recipes, strict=True):
+        group.update(settings)
     if len(state["generators"]) == world.size:  # forced to another world size, chance starts afresh
         mine = state["generators"][world.rank]
         torch.set_rng_state(mine["cpu"])

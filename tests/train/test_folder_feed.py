@@ -1,0 +1,193 @@
+"""Training out of folders: augmented alike whoever does it, exact after an interruption, corrupt images named or counted."""
+
+import shutil
+import signal
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from bort import data, train
+from bort.train._feed import Batch
+from bort.train._folder_feed import FolderFeed
+from bort.train._world import World
+from bort.train.recipes import Augment, Data, Net, Optim, Recipe
+from tests.train.small import assert_same
+
+CPU = World(torch.device("cpu"))
+LAYOUT = torch.contiguous_format
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    """Two classes, 14 and 6 images of 40 × 40."""
+    path, generator = tmp_path_factory.mktemp("images"), np.random.default_rng(0)
+    for split, count in (("train", 7), ("val", 3)):
+        for label in range(2):
+            folder = path / "stripes" / split / "ab"[label]
+            folder.mkdir(parents=True)
+            for number in range(count):
+                pixels = generator.integers(0, 80, (40, 40, 3), dtype=np.uint8)
+                pixels[:: 3 if label else 8] += 150
+                Image.fromarray(pixels).save(folder / f"{number}.png")
+    return path
+
+
+def recipe(**changes):
+    augment = Augment("rand-m9-mstd0.5", mixup=0.8, cutmix=1.0, erase=0.5, crop_and_flip=True)
+    base = Recipe(
+        "stripes",
+        Net("acnn-base", width=0.05),
+        Data("folder:stripes", 32, classes=2),
+        Optim("bort-a", lr=1e-3, constraint=0.1, groups="modules"),
+        epochs=2,
+        batch=4,
+        augment=augment,
+    )
+    return replace(base, **changes)
+
+
+SPLITS = Augment("rand-m9-mstd0.5", erase=0.6, splits=3, crop_and_flip=True)
+
+
+def feed(root, chosen, workers=0, world=CPU):
+    runtime = train.Runtime(workers=workers)
+    return FolderFeed(data.load(chosen.data.name, root), chosen, runtime, world, LAYOUT)
+
+
+def batches(root, chosen, epoch=0, start=0, **kwargs):
+    found = feed(root, chosen, **kwargs)
+    return [found.read(batch) for batch in found.batches(epoch, start)]
+
+
+def same(one, other):
+    return len(one) == len(other) and all(
+        torch.equal(a, c) and torch.equal(b, d) for (a, b), (c, d) in zip(one, other, strict=True)
+    )
+
+
+@pytest.mark.parametrize("augment", [recipe().augment, SPLITS, Augment()], ids=["mixed", "splits", "plain"])
+def test_a_batch_depends_on_its_place_only(root, augment):
+    """Not on workers, on what came before, or on the generators; but on the epoch and the seed."""
+    chosen = recipe(augment=augment)
+    expected = batches(root, chosen)
+    torch.manual_seed(99)
+    np.random.seed(99)  # noqa: NPY002
+    assert same(batches(root, chosen, workers=2), expected)
+    assert same(batches(root, chosen, start=2), expected[2:])
+    assert not same(batches(root, chosen, epoch=1), expected)
+    assert not same(batches(root, replace(chosen, seed=1)), expected)
+
+
+def test_preparing_leaves_the_generators_alone(root):
+    torch.manual_seed(0)
+    before = torch.get_rng_state(), np.random.get_state()[1].tolist()  # noqa: NPY002
+    batches(root, recipe())
+    assert torch.equal(torch.get_rng_state(), before[0])
+    assert np.random.get_state()[1].tolist() == before[1]  # noqa: NPY002
+
+
+def test_an_epoch_is_every_image_once(root):
+    chosen = recipe(augment=Augment(), batch=7)
+    seen = torch.cat([images for images, _ in batches(root, chosen)])
+    assert len(seen) == 14
+    assert len({tuple(image.flatten()[:50].tolist()) for image in seen}) == 14
+
+
+def test_splits_begin_with_the_clean_views(root):
+    """timm's JSD loss takes the first third as clean, the rest as augmented views of the same images."""
+    chosen = recipe(augment=SPLITS, loss="jsd")
+    images, labels = batches(root, chosen)[0]
+    assert images.shape == (12, 3, 32, 32)
+    assert torch.equal(labels[:4], labels[4:8])
+    unchanged = recipe(augment=replace(SPLITS, randaugment="", erase=0.0), loss="jsd")
+    plain, _ = batches(root, unchanged)[0]
+    assert torch.equal(plain[:4], plain[4:8]), "without augmentation all views are the shared crop"
+    assert torch.equal(images[:4], plain[:4]), "the first is never augmented nor erased"
+    assert not torch.equal(images[4:8], images[8:])
+
+
+def test_mixed_labels(root):
+    _, labels = batches(root, recipe())[0]
+    assert labels.shape == (4, 2)
+    torch.testing.assert_close(labels.sum(dim=1), torch.ones(4))
+
+
+def test_processes_share_a_batch(root):
+    chosen = recipe(augment=Augment())
+    whole = batches(root, chosen)
+    halves = [batches(root, chosen, world=World(CPU.device, rank, 2)) for rank in range(2)]
+    for (images, _), (first, _), (second, _) in zip(whole, *halves, strict=True):
+        assert torch.equal(images[::2], first)
+        assert torch.equal(images[1::2], second)
+
+
+def test_images_are_normalised_and_cropped_as_on_imagenet(root):
+    test = next(iter(feed(root, recipe()).test(CPU)))[0]
+    assert test.shape == (6, 3, 32, 32)
+    whole = feed(root, recipe(data=Data("folder:stripes", 40, classes=2)))
+    pixels = np.asarray(Image.open(root / "stripes/val/a/0.png")).transpose(2, 0, 1) / 255
+    mean, std = np.array([0.485, 0.456, 0.406]), np.array([0.229, 0.224, 0.225])
+    expected = (pixels - mean[:, None, None]) / std[:, None, None]
+    np.testing.assert_allclose(next(iter(whole.test(CPU)))[0][0], expected, atol=1e-5)
+
+
+def fit(root, out, chosen, on_step=None, workers=2):
+    runtime = train.Runtime(device="cpu", data_root=root, workers=workers)
+    return train.fit(chosen, out, runtime, on_step=on_step)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("augment", [recipe().augment, SPLITS], ids=["mixed", "splits"])
+def test_resumed_with_workers(root, tmp_path, augment):
+    """Mid-epoch, with two workers that were ahead of the step, then with none: the same to the bit."""
+    chosen = recipe(augment=augment, loss="jsd" if augment.splits else "bce")
+    whole = fit(root, tmp_path / "whole", chosen)
+    for step in (2, 4):
+        with pytest.raises(train.Interrupted):
+            fit(
+                root,
+                tmp_path / "cut",
+                chosen,
+                lambda now, at=step: signal.raise_signal(signal.SIGINT) if now == at else None,
+            )
+    assert_same(fit(root, tmp_path / "cut", chosen, workers=0), whole)
+
+
+@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.slow)])
+def test_a_corrupt_image(root, tmp_path, workers):
+    shutil.copytree(root / "stripes", tmp_path / "stripes")
+    (tmp_path / "stripes/train/b/3.png").write_bytes(b"\x89PNG rubbish")
+    (tmp_path / "stripes/val/a/1.png").write_bytes(b"")
+    with pytest.raises(ValueError, match=r"(?s)train/b/3\.png is not a readable image.*--data\.corrupt skip"):
+        fit(tmp_path, tmp_path / "stops", recipe(batch=7), workers=workers)
+    skipping = recipe(batch=7, data=replace(recipe().data, corrupt="skip"))
+    run = fit(tmp_path, tmp_path / "skips", skipping, workers=workers)
+    assert [record["skipped"] for record in run.history] == [2, 4], "one of each split, in each epoch"
+    assert run.history[-1]["accuracy"] * 5 == pytest.approx(round(run.history[-1]["accuracy"] * 5)), (
+        "out of five images"
+    )
+
+
+def test_a_batch_of_corrupt_images(root, tmp_path):
+    shutil.copytree(root / "stripes", tmp_path / "stripes")
+    for file in Path(tmp_path / "stripes/train").rglob("*.png"):
+        file.write_bytes(b"")
+    chosen = recipe(data=replace(recipe().data, corrupt="skip"))
+    with pytest.raises(ValueError, match="not one image of batch 0 of epoch 1 can be read, first train/"):
+        fit(tmp_path, tmp_path / "run", chosen, workers=0)
+
+
+def test_class_counts_must_agree(root):
+    with pytest.raises(ValueError, match=r"stripes has 2 classes, the recipe data\.classes=3: set --data\.classes 2"):
+        feed(root, recipe(data=replace(recipe().data, classes=3)))
+
+
+def test_batches_carry_no_index(root):
+    batch = next(iter(feed(root, recipe()).batches(0, 0)))
+    assert isinstance(batch, Batch)
+    assert batch.index is None
+    assert batch.count == 4

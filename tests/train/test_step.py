@@ -1,0 +1,167 @@
+"""One step: no update that is not finite, and the layer named."""
+
+import itertools
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+
+from bort import BortA, BortS, nets, train
+from bort.train import NotFinite, _checkpoint
+from bort.train._optimizer import loss_for, optimizer_for, rate
+from tests.train.small import OPTIM, RECIPE, fit
+
+
+class Root(nn.Module):
+    """The identity, with an infinite slope."""
+
+    def forward(self, x):
+        return x.detach() + (x - x.detach()).abs().sqrt()
+
+
+class Poison(nn.Module):
+    def __init__(self, at):
+        super().__init__()
+        self.at, self.calls = at, 0
+
+    def forward(self, x):
+        self.calls += self.training
+        return x * math.nan if self.calls >= self.at and self.training else x
+
+
+def with_layer(**layers):
+    def build(recipe):
+        torch.manual_seed(0)
+        net = nets.create("lenet")
+        for name, layer in layers.items():
+            setattr(net, name, nn.Sequential(getattr(net, name), layer))
+        return net
+
+    return build
+
+
+def test_nan_in_the_loss(tmp_path):
+    with pytest.raises(NotFinite, match=r"the loss is nan at step 7 \(epoch 2\): the output of fc1\.1 is not finite"):
+        fit(tmp_path, network=with_layer(fc1=Poison(7)), save_steps=6)
+    assert _checkpoint.load(tmp_path / "checkpoints").step == 6, "nothing is saved of a step that was not made"
+
+
+def test_inf_in_a_gradient(tmp_path):
+    with pytest.raises(
+        NotFinite, match=r"the gradient of fc2\.0\.\w+ is not finite at step 1 \(epoch 1\); the loss is \d"
+    ):
+        fit(tmp_path, network=with_layer(fc2=Root()))
+
+
+def test_a_penalty_that_would_overflow(tmp_path):
+    def build(recipe):
+        net = nets.create("lenet")
+        with torch.no_grad():
+            net.fc2.weight.mul_(1e14)
+            net.head.weight.mul_(1e-14)  # the loss is an ordinary number
+        return net
+
+    with pytest.raises(
+        NotFinite, match=r"the penalty of fc2\.weight overflows at step 1 .*norm of the weight is \d.*e\+14"
+    ):
+        fit(tmp_path, network=build)
+
+
+def test_the_weights_are_those_before(tmp_path):
+    """Up to the bad step both runs are the same, and the bad step has left nothing."""
+    seen = {}
+    build = with_layer(fc1=Poison(4))
+
+    def keep(recipe):
+        seen["net"] = build(recipe)
+        return seen["net"]
+
+    with pytest.raises(NotFinite, match="step 4"):
+        fit(tmp_path / "bad", network=keep)
+    good = fit(tmp_path / "good", network=with_layer(fc1=Poison(99)), on_step=None, save_steps=3)
+    before = _checkpoint.read(good.path / "checkpoints" / "step-000000003").state["model"]
+    for name, value in seen["net"].state_dict().items():
+        assert torch.equal(value, before[name]), name
+
+
+def test_a_diverging_rate_is_stopped(tmp_path):
+    recipe = replace(RECIPE, optim=replace(OPTIM, name="sgd", constraint=0.0, lr=1e20))
+    with pytest.raises(NotFinite, match=r"The weights are as they were before it\. A smaller optim\.lr"):
+        fit(tmp_path, recipe)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "end"), [("constant", 0.1), ("cosine", 0.1 * 0.5 * (1 + math.cos(math.pi * 0.98)))]
+)
+def test_rates(schedule, end):
+    """A linear warm-up to the rate at its last step, then constant or half a cosine."""
+    optim = replace(OPTIM, lr=0.1, schedule=schedule, warmup_epochs=2)
+    recipe = replace(RECIPE, optim=optim, epochs=12)
+    rates = [rate(recipe, step, 5) for step in range(60)]
+    assert rates[:10] == pytest.approx([0.01 * k for k in range(1, 11)])
+    assert rates[-1] == pytest.approx(end)
+    assert rates[10] == pytest.approx(0.1)
+    assert all(a >= b for a, b in itertools.pairwise(rates[10:]))
+
+
+def test_optimizers_are_what_they_are_called():
+    from timm.optim import Lamb
+
+    from bort import BortL
+
+    model = nets.create("lenet")
+    kinds = {
+        "sgd": torch.optim.SGD,
+        "bort-s": BortS,
+        "adamw": torch.optim.AdamW,
+        "bort-a": BortA,
+        "lamb": Lamb,
+        "bort-l": BortL,
+    }
+    for name, kind in kinds.items():
+        constraint = 0.1 if name.startswith("bort") else 0.0
+        made = optimizer_for(replace(OPTIM, name=name, constraint=constraint), model, torch.device("cpu"))
+        assert type(made) is kind
+        assert {p for group in made.param_groups for p in group["params"]} == set(model.parameters())
+        assert made.param_groups[0]["weight_decay"] == 0.01
+
+
+def test_groups_of_modules():
+    """Table 2: no decay for biases and norms, the classifier free whatever its name."""
+    recipe = train.recipes.get("imagenet-resnet50-bort-a")
+    model = nets.create("timm/resnet18", classes=5)
+    optimizer = optimizer_for(recipe.optim, model, torch.device("cpu"))
+    of = {p: group for group in optimizer.param_groups for p in group["params"]}
+    assert of[model.conv1.weight]["constraint"] == recipe.optim.constraint
+    assert of[model.fc.weight]["constraint"] == 0
+    assert of[model.fc.weight]["weight_decay"] == recipe.optim.weight_decay
+    assert of[model.bn1.weight]["weight_decay"] == of[model.fc.bias]["weight_decay"] == 0
+    plain = optimizer_for(replace(recipe.optim, name="adamw", constraint=0.0), model, torch.device("cpu"))
+    assert "constraint" not in plain.param_groups[0]
+
+
+def test_losses():
+    outputs = torch.randn(6, 4, generator=torch.Generator().manual_seed(0))
+    labels = torch.tensor([0, 1, 2, 3, 0, 1])
+    soft = torch.nn.functional.one_hot(labels, 4).float()
+    plain = torch.nn.functional.cross_entropy(outputs, labels)
+    assert loss_for(RECIPE)(outputs, labels) == plain
+    torch.testing.assert_close(loss_for(RECIPE)(outputs, soft), plain)
+    smooth = loss_for(replace(RECIPE, smoothing=0.1))
+    torch.testing.assert_close(
+        smooth(outputs, labels), torch.nn.functional.cross_entropy(outputs, labels, label_smoothing=0.1)
+    )
+    torch.testing.assert_close(smooth(outputs, soft), plain, msg="mixed labels come smoothed already")
+    binary = loss_for(replace(RECIPE, loss="bce"))
+    torch.testing.assert_close(
+        binary(outputs, labels), torch.nn.functional.binary_cross_entropy_with_logits(outputs, soft)
+    )
+    split = replace(train.recipes.get("imagenet-vgg16-sgd"), smoothing=0.0)
+    logits, ones = torch.randn(6, 4, generator=torch.Generator().manual_seed(1)), torch.tensor([1, 2, 1, 2, 1, 2])
+    views = logits.view(3, 2, 4).softmax(dim=2)
+    mixture = views.mean(dim=0).log()
+    divergence = sum((view * (view.log() - mixture)).sum() / 2 for view in views) / 3
+    expected = torch.nn.functional.cross_entropy(logits[:2], ones[:2]) + 12 * divergence
+    torch.testing.assert_close(loss_for(split)(logits, ones), expected)
