@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -38,22 +39,29 @@ def train(arguments: list[str]) -> None:
         print(_USAGE)
         sys.exit(0 if arguments else 2)
     name, *options = arguments
+    is_first = os.environ.get("RANK", "0") == "0"  # of the processes that torchrun started
     try:
         recipe, out = _resolve(name)
-        defaults = Arguments(recipe, Runtime(), out)
+        defaults = Arguments(replace(recipe, paper=None), Runtime(), out)  # the paper's figures are not an option
         given = tyro.cli(
             Arguments,
             args=options,
             default=defaults,
             prog=f"bort train {name}",
-            config=(tyro.conf.FlagConversionOff,),
+            config=(tyro.conf.AvoidSubcommands,),
         )
-        run = fit(given.recipe, given.out, given.runtime, force=given.force)
+        run = fit(replace(given.recipe, paper=recipe.paper), given.out, given.runtime, force=given.force)
     except Interrupted as stop:
-        print(stop, file=sys.stderr)
+        if is_first:
+            print(stop, file=sys.stderr)
         sys.exit(Interrupted.EXIT_CODE)
+    except BrokenPipeError:  # `bort train R --help | head`
+        sys.stdout = None
+        return
     except (ImportError, NotFinite, OSError, RuntimeError, ValueError) as error:
         sys.exit(f"bort train: {error}")
+    if not is_first:
+        return
     last = run.history[-1]
     paper = f" (the paper: {run.recipe.paper.top1:.2f}%)" if run.recipe.paper else ""
     print(

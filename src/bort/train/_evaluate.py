@@ -40,6 +40,7 @@ def test(
     return {"accuracy": right / count, "top5": among_five / count, "test_loss": loss_sum / count}
 
 
+@torch.no_grad()
 def measure(net: nn.Module, device: torch.device) -> dict[str, Any]:
     """Each layer's distance to the constraint and its range of singular values, whatever the optimizer."""
     found = {}

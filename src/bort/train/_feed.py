@@ -63,6 +63,13 @@ class MemoryFeed:
     skipped = 0
 
     def __init__(self, data: Dataset, recipe: Recipe, world: World, memory_format: torch.memory_format) -> None:
+        channels, height, width = data.train_images.shape[1:]
+        wanted = recipe.data.channels, recipe.data.image_size, recipe.data.image_size
+        if (channels, height, width) != wanted or data.classes > recipe.data.classes:
+            raise ValueError(
+                f"{data.name} has images of {height}×{width} with {channels} channels in {data.classes} classes, the recipe "
+                f"data.image_size={wanted[1]}, data.channels={wanted[0]}, data.classes={recipe.data.classes}"
+            )
         self._data = data.to(world.device)
         self._recipe, self._world, self._memory_format = recipe, world, memory_format
         self._mean, self._std = (s.float().view(1, -1, 1, 1) for s in self._data.statistics())

@@ -113,14 +113,16 @@ class _Training:
                 "precision": precision,
                 "from_step": self.steps,
             }
-            folder.note_start(facts | {"data": {"name": data.name, "fingerprint": data.fingerprint}})
+            folder.start(recipe, facts | {"data": {"name": data.name, "fingerprint": data.fingerprint}})
         self.board = TensorBoard(folder.path / "tensorboard") if runtime.tensorboard and world.is_first else None
 
     def run(self) -> None:
         recipe, per_epoch = self.recipe, self.feed.per_epoch
         try:
             with Progress(recipe.name, recipe.epochs, per_epoch, recipe.batch, shown=self.world.is_first) as progress:
-                if self.steps:
+                if self.recorded == recipe.epochs:
+                    progress.say(f"{recipe.name}  is complete already: {recipe.epochs} epochs")
+                elif self.steps:
                     progress.say(f"{recipe.name}  going on after step {self.steps} of {recipe.epochs * per_epoch}")
                 while self.recorded < recipe.epochs:
                     self._train_epoch(progress)
@@ -129,6 +131,7 @@ class _Training:
             if self.board is not None:
                 self.board.close()
         self._save(unless_there=True)
+        self.world.from_first(None)  # nobody leaves before it is written
 
     def _train_epoch(self, progress: Progress) -> None:
         """The rest of the epoch that is under way."""

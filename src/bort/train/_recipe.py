@@ -26,7 +26,9 @@ class Data:
     name: str
     """For bort.data.load."""
     image_size: int
+    """Height and width; images of a folder are brought to it."""
     channels: int = 3
+    """1 for grey images, 3 for coloured ones."""
     classes: int = 10
     corrupt: Literal["stop", "skip"] = "stop"
     """What a folder's image that cannot be read does: end the run with its name, or be left out and counted."""
@@ -37,7 +39,9 @@ class Augment:
     randaugment: str = ""
     """timm's notation, such as "rand-m9-mstd0.5"; empty: none."""
     mixup: float = 0.0
+    """α of mixup; 0: none."""
     cutmix: float = 0.0
+    """α of cutmix; with both, each batch gets one or the other."""
     erase: float = 0.0
     """Probability of random erasing."""
     color_jitter: float = 0.0
@@ -52,7 +56,9 @@ class Augment:
 class Optim:
     name: Literal["sgd", "bort-s", "adamw", "bort-a", "lamb", "bort-l"]
     lr: float
+    """The learning rate, the largest one if there is a schedule."""
     momentum: float = 0.0
+    """Of SGD and Bort-S."""
     weight_decay: float = 0.0
     constraint: float = 0.0
     """λ; 0 for the baselines."""
@@ -62,7 +68,9 @@ class Optim:
     """"all": decay every parameter and constrain every weight of two or more dimensions (Table 1); "modules": what
     bort.param_groups decides, so neither biases and norms are decayed nor embeddings and the classifier constrained."""
     schedule: Literal["constant", "cosine"] = "constant"
+    """"cosine": half a period, down to 0."""
     warmup_epochs: int = 0
+    """Epochs in which the rate rises from 0, step by step."""
     clip: float | None = None
     """Largest norm of the gradient."""
 
@@ -84,12 +92,14 @@ class Recipe:
     optim: Optim
     epochs: int
     batch: int
+    """Images in a step, over all processes."""
     augment: Augment = field(default_factory=Augment)
     loss: Literal["cross-entropy", "jsd", "bce"] = "cross-entropy"
     """"jsd": cross-entropy on the clean split plus a Jensen–Shannon divergence between the splits; "bce": binary."""
     smoothing: float = 0.0
     """Of the labels."""
     seed: int = 0
+    """Of the weights, the order of the images and all chance in them."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """"bfloat16" is autocast to it, in the forward pass only; "auto": that on a GPU, float32 elsewhere."""
     paper: Paper | None = None

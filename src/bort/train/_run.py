@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import time
@@ -58,7 +59,11 @@ def build(recipe: Recipe) -> nn.Module:
         options |= {"width": net.width, "narrowest": net.narrowest}
     if net.drop_path:
         options["drop_path_rate"] = net.drop_path
-    return nets.create(net.name, channels=data.channels, classes=data.classes, image_size=data.image_size, **options)
+    shape = {"channels": data.channels, "classes": data.classes, "image_size": data.image_size}
+    try:
+        return nets.create(net.name, **shape, **options)
+    except TypeError as error:  # such as a width for a network of one width
+        raise ValueError(f"net.name={net.name!r} cannot be made with {options}: {error}") from error
 
 
 def load(out: str | os.PathLike[str]) -> Run:
@@ -90,8 +95,9 @@ class Folder:
         self.history = History(path / _HISTORY)
         self.checkpoints = path / _CHECKPOINTS
 
-    def note_start(self, facts: dict[str, Any]) -> None:
-        """One more record in environment.json."""
+    def start(self, recipe: Recipe, facts: dict[str, Any]) -> None:
+        """The recipe, and one more record in environment.json."""
+        _write_json(self.path / _RECIPE, recipe.to_dict())
         file = self.path / _ENVIRONMENT
         starts = _read_json(file) if file.exists() else []
         here = {"started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), **facts}
@@ -108,7 +114,7 @@ def claimed(path: Path, recipe: Recipe, processes: int, *, force: bool) -> Itera
     """The folder, for this run alone. Refused: a folder of something else, one in use, another recipe or world size."""
     if path.exists() and not path.is_dir():
         raise ValueError(f"{path} is a file; a run needs a folder")
-    if path.is_dir() and any(path.iterdir()) and not ((path / _RECIPE).exists() or (path / _LOCK).exists()):
+    if path.is_dir() and {entry.name for entry in path.iterdir()} - {_LOCK} and not (path / _RECIPE).exists():
         raise ValueError(f"{path} has files in it but is not a run: choose another folder, or an empty one")
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -117,11 +123,16 @@ def claimed(path: Path, recipe: Recipe, processes: int, *, force: bool) -> Itera
         raise OSError(error.errno, f"cannot write a run into {path}: {error.strerror}") from error
     with lock:
         _lock(lock, path)
-        if (path / _RECIPE).exists():
-            _compare(path, recipe, processes, force=force)
-        _write_json(path / _RECIPE, recipe.to_dict())
-        _checkpoint.sweep(path / _CHECKPOINTS)
-        yield Folder(path)
+        try:
+            if (path / _RECIPE).exists():
+                _compare(path, recipe, processes, force=force)
+                _checkpoint.sweep(path / _CHECKPOINTS)
+            yield Folder(path)
+        finally:
+            if not (path / _RECIPE).exists():  # it has not come to a start
+                (path / _LOCK).unlink()
+                with contextlib.suppress(OSError):
+                    path.rmdir()
 
 
 def _lock(lock: Any, path: Path) -> None:

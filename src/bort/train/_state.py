@@ -33,9 +33,10 @@ def restore(state: dict[str, Any], model: nn.Module, optimizer: Optimizer, world
     if sharded:
         from torch.distributed.checkpoint.state_dict import StateDictOptions, set_state_dict
 
-        options = StateDictOptions(full_state_dict=True, broadcast_from_rank0=True)
-        whole = (state["model"], state["optimizer"]) if world.is_first else ({}, {})
-        set_state_dict(model, optimizer, model_state_dict=whole[0], optim_state_dict=whole[1], options=options)
+        # Every process has read the file and takes its part: no broadcast.
+        options = StateDictOptions(full_state_dict=True)
+        weights, moments = state["model"], state["optimizer"]
+        set_state_dict(model, optimizer, model_state_dict=weights, optim_state_dict=moments, options=options)
     else:
         model.load_state_dict(state["model"])
         optimizer.load_state_dict(state["optimizer"])

@@ -1,0 +1,121 @@
+"""`bort train`, as typed."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from bort import train
+from bort.cli.train import train as command
+
+SHORT = ("mnist5k-lenet-bort-s", "--epochs", "1", "--device", "cpu")
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def bort(*arguments):
+    command(list(arguments))
+
+
+@pytest.mark.slow
+def test_a_recipe_with_other_settings_then_from_what_it_wrote(tmp_path, capsys):
+    bort(*SHORT, "--optim.lr", "0.02", "--out", "first", "--tensorboard")
+    run = train.load("first")
+    assert (run.recipe.epochs, run.recipe.optim.lr, run.recipe.optim.constraint) == (1, 0.02, 0.1)
+    assert "mnist5k-lenet-bort-s: " in capsys.readouterr().out
+    assert list((tmp_path / "first/tensorboard").iterdir())
+    bort("first/recipe.json", "--out", "second")
+    again = train.load("second")
+    assert again.recipe == run.recipe
+    assert again.history[0]["loss"] == run.history[0]["loss"]
+    bort("first")
+    assert "is complete already" in capsys.readouterr().out
+    with pytest.raises(SystemExit, match=r"was started differently: optim\.lr: 0\.02 → 0\.03"):
+        bort("first", "--optim.lr", "0.03")
+
+
+def test_the_papers_figures_stay(monkeypatch):
+    asked = []
+
+    def fit(recipe, out, runtime, *, force):
+        asked.append((recipe, str(out), runtime, force))
+        raise train.NotFinite("stop here")
+
+    monkeypatch.setattr("bort.cli.train.fit", fit)
+    with pytest.raises(SystemExit, match="bort train: stop here"):
+        bort("cifar10-lenet-sgd", "--force", "--workers", "3", "--seed", "7", "--augment.mixup", "0")
+    recipe, out, runtime, force = asked[0]
+    assert recipe.paper.top1 == 57.35
+    assert (recipe.seed, out, runtime.workers, force) == (7, "runs/cifar10-lenet-sgd", 3, True)
+
+
+@pytest.mark.parametrize("arguments", [(), ("--help",)])
+def test_usage(capsys, arguments):
+    with pytest.raises(SystemExit) as end:
+        bort(*arguments)
+    assert end.value.code == (0 if arguments else 2)
+    assert "usage: bort train RECIPE [OPTIONS]" in capsys.readouterr().out
+
+
+def test_every_field_is_an_option(capsys):
+    with pytest.raises(SystemExit):
+        bort("imagenet-resnet50-bort-l", "--help")
+    shown = capsys.readouterr().out
+    recipe = train.recipes.get("imagenet-resnet50-bort-l").to_dict()
+    del recipe["paper"]
+    for name, value in recipe.items():
+        for option in [f"{name}.{inner}" for inner in value] if isinstance(value, dict) else [name]:
+            assert f"--{option.replace('_', '-')}" in shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("mnist5k-lenet-bort",), "no recipe is called 'mnist5k-lenet-bort'; near it: mnist5k-lenet-bort-s"),
+        (("nowhere.json",), r"nowhere\.json is not a run"),
+        ((*SHORT, "--optim.constraint", "0"), r"a λ greater than 0 belongs to the Bort optimizers"),
+        ((*SHORT, "--device", "tpu9"), "device='tpu9' is not a device torch knows"),
+        ((*SHORT, "--workers", "-1"), "workers=-1: must be 0 or more"),
+        ((*SHORT, "--augment.mixup", "0.5"), "only images of a folder are augmented"),
+        ((*SHORT, "--net.width", "0.5"), "net.name='lenet' cannot be made with"),
+        ((*SHORT, "--data.image-size", "32"), "mnist5k has images of 28×28 with 1 channels in 10 classes"),
+        ((*SHORT, "--data.name", "folder:nowhere"), "there is no folder .*nowhere"),
+        (
+            (*SHORT, "--data.name", "mnist", "--data-root", "empty"),
+            r"train-images-idx3-ubyte\.gz is not in empty/mnist",
+        ),
+    ],
+    ids=lambda value: "-".join(value[-2:]) if isinstance(value, tuple) else "",
+)
+def test_mistakes_are_said_in_a_line_and_leave_nothing(tmp_path, monkeypatch, arguments, message):
+    monkeypatch.setattr("bort.data._files._download", lambda *_: (_ for _ in ()).throw(OSError("no network")))
+    with pytest.raises(SystemExit, match=message):
+        bort(*arguments)
+    assert not (tmp_path / "runs").exists() or not list((tmp_path / "runs").iterdir())
+
+
+@pytest.mark.slow
+def test_ctrl_c(tmp_path):
+    """Exit status 75, and the same command goes on."""
+    line = [sys.executable, "-m", "bort", "train", "mnist5k-lenet-sgd", "--epochs", "50", "--device", "cpu"]
+    with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ) as run:
+        assert "epoch 1/50" in run.stdout.readline()
+        run.send_signal(signal.SIGINT)
+        _, errors = run.communicate(timeout=60)
+    assert run.returncode == 75
+    assert "stopped by SIGINT at step" in errors
+    assert "The same command goes on from there." in errors
+    (step,) = [json.loads((path / "manifest.json").read_text())["step"] for path in (tmp_path / "runs").rglob("step-*")]
+    with subprocess.Popen(line, stdout=subprocess.PIPE, text=True, env=os.environ) as run:
+        assert f"going on after step {step} of 3150" in run.stdout.readline()
+        run.send_signal(signal.SIGTERM)
+        time.sleep(0.01)
+        run.communicate(timeout=60)
+    assert run.returncode == 75

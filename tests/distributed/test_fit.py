@@ -1,0 +1,129 @@
+"""Training on several processes: the same as on one, interrupted or not."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from bort import nets
+from tests.train.small import fit, result
+
+ROOT = Path(__file__).parents[2]
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("ranks")]
+
+SCRIPT = """
+import os, sys, time
+import torch
+torch.set_num_threads(1)
+from bort import nets
+from bort.train import Interrupted
+from tests.train.small import fit
+
+out, parallel, wait = sys.argv[1:]
+def on_step(step):
+    if wait == "wait" and step == 7:
+        open(f"{out}-{os.environ['RANK']}", "w").close()
+        while not os.path.exists(f"{out}-go"): time.sleep(0.05)
+try:
+    fit(out, network=lambda recipe: nets.create("lenet"), parallel=parallel, on_step=on_step)
+except Interrupted as stop:
+    print(stop, flush=True)
+    sys.exit(Interrupted.EXIT_CODE)
+"""
+
+
+def start(script, ranks, out, parallel, wait="no"):
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
+    environment = os.environ | {
+        "OMP_NUM_THREADS": "1",
+        "CUDA_VISIBLE_DEVICES": "",
+        "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}",
+    }
+    return subprocess.Popen(
+        [*command, str(script), str(out), parallel, wait],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def output_of(run):
+    """All it printed; if it hangs, it and its processes are ended."""
+    try:
+        return run.communicate(timeout=100)[0]
+    except subprocess.TimeoutExpired:
+        os.killpg(run.pid, signal.SIGKILL)
+        raise
+
+
+@pytest.fixture(scope="module")
+def script(tmp_path_factory):
+    path = tmp_path_factory.mktemp("script") / "script.py"
+    path.write_text(SCRIPT)
+    return path
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    return fit(tmp_path_factory.mktemp("alone"), network=lambda recipe: nets.create("lenet"))
+
+
+def load(path):
+    return fit(path, network=lambda recipe: nets.create("lenet"), force=True)
+
+
+@pytest.mark.parametrize("parallel", ["ddp", "fsdp2"])
+def test_as_on_one_process(script, alone, tmp_path, parallel):
+    """150 images in batches of 32: the last one has 22, and 3 processes share it unevenly."""
+    with start(script, 3, tmp_path / "run", parallel) as run:
+        output = output_of(run)
+    assert run.returncode == 0, output[-2000:]
+    assert output.count("epoch 3/3") == 1, "one process speaks"
+    (weights, history), (expected, expected_history) = result(load(tmp_path / "run")), result(alone)
+    for name, value in expected.items():
+        torch.testing.assert_close(weights[name], value, rtol=1e-4, atol=1e-5)
+    for record, wanted in zip(history, expected_history, strict=True):
+        assert record["loss"] == pytest.approx(wanted["loss"], rel=1e-5)
+        assert record["accuracy"] == wanted["accuracy"]
+        assert record["residual"] == pytest.approx(wanted["residual"], rel=1e-4)
+
+
+@pytest.mark.parametrize("parallel", ["ddp", "fsdp2"])
+def test_a_signal_stops_all_and_all_go_on(script, alone, tmp_path, parallel):
+    """torchrun passes SIGTERM on; the processes agree on the step, and the next start is exact."""
+    out = tmp_path / "run"
+    with start(script, 2, out, parallel, "wait") as run:
+        for _ in range(600):
+            if all((tmp_path / f"run-{rank}").exists() for rank in range(2)):
+                break
+            time.sleep(0.1)
+        run.send_signal(signal.SIGTERM)
+        time.sleep(0.5)
+        (tmp_path / "run-go").touch()
+        output = output_of(run)
+    assert run.returncode != 0
+    assert "with a checkpoint in" in output
+    steps = [path.name for path in (out / "checkpoints").iterdir()]
+    assert len(steps) == 1
+    with start(script, 2, out, parallel) as run:
+        output = output_of(run)
+    assert run.returncode == 0, output[-2000:]
+    assert f"going on after step {int(steps[0][5:])} of 15" in output
+    weights, _ = result(load(out))
+    for name, value in result(alone)[0].items():
+        torch.testing.assert_close(weights[name], value, rtol=1e-4, atol=1e-5)
+
+
+def test_another_number_of_processes_is_refused(script, tmp_path):
+    fit(tmp_path / "run", network=lambda recipe: nets.create("lenet"))
+    with start(script, 2, tmp_path / "run", "ddp") as run:
+        output = output_of(run)
+    assert run.returncode != 0
+    assert "was started differently: processes: 1 → 2" in output
