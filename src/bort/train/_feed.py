@@ -72,7 +72,6 @@ class MemoryFeed:
             )
         self._data = data.to(world.device)
         self._recipe, self._world, self._memory_format = recipe, world, memory_format
-        self._mean, self._std = (s.float().view(1, -1, 1, 1) for s in self._data.statistics())
         count, tail = divmod(len(data.train_images), recipe.batch)
         self.per_epoch = count + (tail >= world.size)  # fewer images than processes in the last batch: left out
         if not self.per_epoch:
@@ -96,4 +95,4 @@ class MemoryFeed:
             yield self._normalise(images[part]), labels[part]
 
     def _normalise(self, images: Tensor) -> Tensor:
-        return ((images.float() / 255 - self._mean) / self._std).contiguous(memory_format=self._memory_format)
+        return self._data.normalise(images).contiguous(memory_format=self._memory_format)

@@ -7,6 +7,7 @@ would have to wait for the device; there a flag on the device makes the optimize
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import torch
@@ -42,6 +43,7 @@ class Step:
         self.loss_sum = torch.zeros((), dtype=torch.float64, device=device)
         self.good = torch.zeros((), dtype=torch.int64, device=device)
         self.bad = torch.zeros((), device=device)
+        self._alive = torch.ones((), dtype=torch.bool, device=device)
         self._params = [p for group in optimizer.param_groups for p in group["params"]]
         is_bort = isinstance(optimizer, Bort)
         self._constrained = [p for group in optimizer.param_groups if is_bort for _, p in constrained(group)]
@@ -65,18 +67,20 @@ class Step:
     def _update(self, loss: Tensor, count: int) -> None:
         gradients = [p.grad for p in self._params if p.grad is not None]
         norm = _whole(nn.utils.get_total_norm(gradients, foreach=True))
-        good = loss.isfinite() & norm.isfinite()
+        # In as few kernels as can be: for a small network each of them counts. NaN is not smaller than anything.
+        good = (loss + norm).abs() < math.inf
         if self._constrained:
             weights = [p.detach() for p in self._constrained]
-            good = good & (_whole(nn.utils.get_total_norm(weights, foreach=True)) < LARGEST_NORM)
-        self.bad.copy_(torch.where(good, self.bad, 1.0))
+            good &= _whole(nn.utils.get_total_norm(weights, foreach=True)) < LARGEST_NORM
+        self._alive &= good
+        torch.logical_not(self._alive, out=self.bad)
         if self.host_looks and self.bad.item():
             return
         if self.clip is not None:
             nn.utils.clip_grads_with_norm_(self._params, self.clip, norm, foreach=True)
         self.optimizer.step()
-        self.loss_sum += torch.where(self.bad == 0, loss.double() * count, 0.0)
-        self.good += (self.bad == 0).long()
+        self.good += self._alive
+        self.loss_sum += torch.where(self._alive, loss * count, 0.0)
 
 
 class CapturedStep:
