@@ -48,21 +48,22 @@ def _eigenvalues(gram: Tensor) -> Tensor:
 
 
 def _ritz_values(gram: Tensor) -> Tensor:
-    """Eigenvalues of a symmetric matrix as a Krylov space of a fixed random vector sees them, the first and last of them."""
+    """Eigenvalues of a symmetric matrix as a Krylov space of a fixed random vector sees them, the first and last of them.
+
+    Nothing is read back before the end: on a GPU that would take longer than the products.
+    """
     generator = torch.Generator().manual_seed(0)
     size = gram.shape[0]
     q = torch.randn(size, generator=generator, dtype=torch.float64).to(gram.device)
     basis = gram.new_zeros(min(_ITERATIONS, size), size, dtype=torch.float64)
     basis[0] = q / q.norm()
-    bound = gram.abs().sum(dim=0).max()  # on the largest eigenvalue
+    least = 1e-7 * gram.abs().sum(dim=0).max()  # of a bound on the largest eigenvalue
     for i in range(1, len(basis)):
         q = (gram @ basis[i - 1].to(gram.dtype)).double()
         for _ in range(2):  # once is not enough: rounding brings back what was projected out
             q = q - basis[:i].mT @ (basis[:i] @ q)
         norm = q.norm()
-        if norm <= 1e-7 * bound:  # the space is invariant: what is left is rounding
-            basis = basis[:i]
-            break
-        basis[i] = q / norm
-    projected = basis @ (gram.double() @ basis.mT)
-    return _eigenvalues(projected.cpu())[[0, -1]]
+        basis[i] = torch.where(norm > least, q / norm, 0.0)  # below it the space is invariant, and the rest rounding
+    projected = (basis @ (gram.double() @ basis.mT)).cpu()
+    used = int(basis.any(dim=1).sum())
+    return _eigenvalues(projected[:used, :used])[[0, -1]]

@@ -28,6 +28,7 @@ from bort.train._signals import Interrupted, Request, watched
 from bort.train._step import CapturedStep, Step
 from bort.train._world import World, join, tuned
 
+_SMALL = 1_000_000  # weights of a network for which cuDNN's algorithms are tried out
 _AGREE_STEPS = 16  # with several processes: how often they ask each other whether to stop
 _LOOK_STEPS = 256  # with a fused optimizer on a GPU: how often the host looks whether all steps were good
 
@@ -56,7 +57,7 @@ def fit(
     wanted = recipes.get(recipe) if isinstance(recipe, str) else recipe
     how = runtime or Runtime()
     path = Path(out)
-    with join(how.device) as world, watched() as request, tuned():
+    with join(how.device) as world, watched() as request:
         if world.is_first:
             with claimed(path, wanted, world.size, force=force) as folder:
                 _Training(wanted, how, world, folder, request, on_step, force=force).run()
@@ -119,7 +120,13 @@ class _Training:
     def run(self) -> None:
         recipe, per_epoch = self.recipe, self.feed.per_epoch
         try:
-            with Progress(recipe.name, recipe.epochs, per_epoch, recipe.batch, shown=self.world.is_first) as progress:
+            # Trying pays for kernels of microseconds; for large ones it takes seconds and finds what cuDNN would have chosen.
+            is_small = sum(p.numel() for p in self.net.parameters()) < _SMALL
+            shown = self.world.is_first
+            with (
+                tuned(is_small),
+                Progress(recipe.name, recipe.epochs, per_epoch, recipe.batch, shown=shown) as progress,
+            ):
                 if self.recorded == recipe.epochs:
                     progress.say(f"{recipe.name}  is complete already: {recipe.epochs} epochs")
                 elif self.steps:

@@ -44,11 +44,11 @@ class World:
 
 
 @contextmanager
-def tuned() -> Iterator[None]:
-    """cuDNN tries its algorithms and keeps the fastest: the shapes of a training do not change."""
+def tuned(wanted: bool) -> Iterator[None]:
+    """Inside, cuDNN tries its algorithms and keeps the fastest, if that is wanted."""
     before = torch.backends.cudnn.benchmark
     try:
-        torch.backends.cudnn.benchmark = True
+        torch.backends.cudnn.benchmark = before or wanted
         yield
     finally:
         torch.backends.cudnn.benchmark = before
