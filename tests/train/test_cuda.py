@@ -127,7 +127,7 @@ def test_resumed_on_a_gpu(tmp_path, precision):
     close(fit(tmp_path / "cut", recipe, device="cuda", graphs=False), whole, rtol=1e-2)
 
 
-@pytest.mark.filterwarnings("ignore:.*script_method:DeprecationWarning")  # torch's own
+@pytest.mark.filterwarnings("ignore")  # the compiler's own
 def test_compiled(tmp_path):
     recipe = replace(RECIPE, optim=replace(SGD, schedule="cosine"))
     compiled = fit(tmp_path / "compiled", recipe, network=lenet, device="cuda", compile=True)

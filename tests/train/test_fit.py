@@ -197,6 +197,16 @@ def test_checkpoints_hold_everything(whole):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # the compiler's own
+def test_compiled(tmp_path):
+    """The same training, and a checkpoint with the names of the network, not the compiler's."""
+    run = fit(tmp_path / "compiled", network=lambda recipe: nets.create("lenet"), compile=True)
+    plain = fit(tmp_path / "plain", network=lambda recipe: nets.create("lenet"))
+    assert [record["loss"] for record in run.history] == pytest.approx([r["loss"] for r in plain.history], rel=1e-4)
+    assert list(run.model.state_dict()) == list(plain.model.state_dict())
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "losses", "residuals"),
     [
