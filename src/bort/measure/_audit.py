@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from bort import penalty
+from bort._patches import layer_inputs
 from bort._table import table
-from bort.measure._patches import layer_inputs
 from bort.optim._linear import LinearMap, linear_maps
 
 

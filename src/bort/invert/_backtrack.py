@@ -1,0 +1,153 @@
+"""g: from any feature map back to the input."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from bort.invert._rules import RULES, Rule, Rules
+
+_BUDGET = 2**28  # numbers that a chunk of seeds may fill the input with, over and over
+
+
+@dataclass(frozen=True)
+class Trace:
+    """One forward pass, from which seeds go back. Memory is held as long as the trace is."""
+
+    features: Tensor
+    """The layer's map for each image: its output, after its activation function if that is what comes next."""
+    outputs: Tensor
+    """What the model said."""
+    rule: Rule
+    smooth: bool
+    """Whether the rule stands in for smooth activations, because the model has no ReLU."""
+    _input: Tensor = field(repr=False)
+    _end: Tensor = field(repr=False)
+
+    def __call__(self, seed: Tensor) -> Tensor:
+        """g(seed): (N, …) as the features, or (S, N, …) for S seeds of each image; as many signals of the input's shape."""
+        if seed.shape == self._end.shape:
+            return self(seed[None])[0]
+        if seed.ndim != self._end.ndim + 1 or seed.shape[1:] != self._end.shape:
+            raise ValueError(
+                f"a seed of shape {tuple(seed.shape)} does not fit the features {tuple(self._end.shape)}: give it their "
+                "shape, with one more dimension in front for several seeds"
+            )
+        if seed.device != self._end.device:
+            raise ValueError(f"the seed is on {seed.device}, the features on {self._end.device}: move it there")
+        size = max(1, _BUDGET // max(1, 8 * self._input.numel()))
+        if not len(seed):
+            return self._input.detach().new_empty(0, *self._input.shape)
+        return torch.cat([self._back(part) for part in torch.split(seed.to(self._end.dtype), size)])
+
+    def _back(self, seeds: Tensor) -> Tensor:
+        batched = len(seeds) > 1
+        (signal,) = torch.autograd.grad(
+            self._end, self._input, seeds if batched else seeds[0], retain_graph=True, is_grads_batched=batched
+        )
+        return signal if batched else signal[None]
+
+
+class Backtracker:
+    r"""g of a model and one of its layers (paper, section 3.1 and equ:reconstruction).
+
+    One forward pass notes where each activation function was open. Then a seed, any tensor in the place of the layer's
+    feature map, goes back to the input: linear layers and convolutions by their transposes :math:`W^T s`, activation
+    functions by the ``rule``, everything else (pools, norms, attention, skips) by its own transpose.
+
+    Args:
+        model: any module. It runs in eval mode, without hooks left behind, and is as it was afterwards: modes, gradients.
+        layer: the name of a module, as in ``model.named_modules()``.
+        rule: "guided" (the paper), "deconvolution" (the positions of the forward pass do not count) or "gradient" (plain).
+    """
+
+    def __init__(self, model: nn.Module, layer: str, rule: Rule = "guided") -> None:
+        if rule not in RULES:
+            raise ValueError(f"rule={rule!r} is unknown: choose one of {', '.join(RULES)}")
+        self.model, self.layer, self.rule = model, layer, rule
+        self._module = find_layer(model, layer)
+
+    def trace(self, x: Tensor) -> Trace:
+        """One forward pass of a batch of inputs."""
+        check_input(self.model, x)
+        trace, met = self._forward(x, smooth=False)
+        if not met and self.rule != "gradient":
+            trace, met = self._forward(x, smooth=True)
+            if not met:
+                raise ValueError(
+                    f"{type(self.model).__name__} has no ReLU, GELU or SiLU that could be intercepted, so the rule "
+                    f"{self.rule!r} has nothing to act on: use rule='gradient'"
+                )
+        return trace
+
+    def features(self, x: Tensor) -> Tensor:
+        """The layer's map of each input."""
+        return self.trace(x).features
+
+    def __call__(self, x: Tensor, seed: Tensor) -> Tensor:
+        """g(seed) along the path of x; see :meth:`Trace.__call__`. For several calls with one x, keep its :meth:`trace`."""
+        return self.trace(x)(seed)
+
+    def reconstruct(self, x: Tensor) -> Tensor:
+        """g of the layer's whole map: what the layer has kept of x."""
+        trace = self.trace(x)
+        return trace(trace.features)
+
+    def _forward(self, x: Tensor, *, smooth: bool) -> tuple[Trace, int]:
+        rules = Rules(self.rule, smooth=smooth)
+        modes = {module: module.training for module in self.model.modules()}
+        seen: list[Tensor] = []
+
+        def note(module: nn.Module, inputs: Any, output: Any) -> None:
+            found = output[0] if isinstance(output, (tuple, list)) and output else output
+            if not isinstance(found, Tensor):
+                raise ValueError(f"the layer {self.layer!r} gives no tensor but {type(output).__name__}")
+            seen.append(found)
+            rules.watched, rules.activated = found, None  # a module used several times: the last use counts
+
+        hook = self._module.register_forward_hook(note)
+        try:
+            self.model.eval()
+            with torch.enable_grad(), rules:
+                leaf = x.detach().clone().requires_grad_()
+                outputs = self.model(leaf * 1)  # not the leaf itself: a first layer may work in place
+        finally:
+            hook.remove()
+            for module, mode in modes.items():
+                module.training = mode
+        if not seen:
+            raise ValueError(f"the layer {self.layer!r} was not used for this input")
+        end = seen[-1] if rules.activated is None else rules.activated
+        if not end.requires_grad:
+            raise ValueError(f"the layer {self.layer!r} does not depend on the input")
+        told = outputs[0] if isinstance(outputs, (tuple, list)) else outputs
+        return Trace(end.detach(), told.detach(), self.rule, smooth, leaf, end), rules.met
+
+
+def find_layer(model: nn.Module, name: str) -> nn.Module:
+    """The module of that name; near names are suggested for one that is not there."""
+    modules: dict[str, nn.Module] = dict(model.named_modules())
+    if name in modules and name:
+        return modules[name]
+    names = [key for key in modules if key]
+    near = difflib.get_close_matches(name, names, n=3, cutoff=0.5) or names[-3:]
+    raise ValueError(f"{type(model).__name__} has no layer {name!r}; there are {', '.join(map(repr, near))} and others")
+
+
+def check_input(model: nn.Module, x: Tensor) -> None:
+    """Refuse what would only fail, or mislead, further in."""
+    if not isinstance(x, Tensor) or not x.is_floating_point():
+        raise TypeError(
+            f"the input must be a tensor of floating-point numbers, not {getattr(x, 'dtype', type(x).__name__)}"
+        )
+    if not x.ndim or not len(x):
+        raise ValueError(f"the input of shape {tuple(x.shape)} has no images in it")
+    if not torch.isfinite(x).all():
+        raise ValueError("the input has NaN or Inf in it")
+    device = next((p.device for p in model.parameters()), x.device)
+    if device != x.device:
+        raise ValueError(f"the input is on {x.device}, the model on {device}: move one of them")

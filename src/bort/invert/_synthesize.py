@@ -1,0 +1,132 @@
+r"""Adversarial synthesis (paper, "Details of Decomposition and Synthesis"): the target's channels at the source's places.
+
+.. math::
+    Z^{tr}_i[\operatorname{argmax} Z^s_i] = y^t_i B \text{ for } i \in I^t, \text{ else } 0; \qquad X^{adv} = g(Z^{tr})
+
+The paper leaves open whose open ReLUs g follows. That decides everything, and it is a trade-off: along the source's path the
+image looks like the source and stays it for the classifier; along the target's it fools the classifier and looks like the
+target.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from bort.invert._backtrack import Backtracker
+from bort.invert._grid import grid_of
+from bort.invert._salient import joint_seed, salient
+
+Path = Literal["source", "target", "none"]
+
+
+@dataclass(frozen=True)
+class Synthesis:
+    """A batch of synthesized images, and what the classifier says of them."""
+
+    images: Tensor
+    """X^adv, each with the mean and the deviation of its source: g has no scale of its own."""
+    map_verdicts: Tensor
+    """(N,): the class of the transplanted feature map."""
+    image_verdicts: Tensor
+    """(N,): the class of the image."""
+    source_classes: Tensor
+    target_classes: Tensor
+    """(N,): the classes of what went in."""
+    source_similarity: Tensor
+    target_similarity: Tensor
+    """(N,): correlation of the image with source and target."""
+
+    @property
+    def map_success(self) -> float:
+        """Part of the pairs of two classes whose map is taken for the target's class; nan without such a pair."""
+        return self._success(self.map_verdicts)
+
+    @property
+    def image_success(self) -> float:
+        """Part of the pairs of two classes whose image is taken for the target's class; nan without such a pair."""
+        return self._success(self.image_verdicts)
+
+    def _success(self, verdicts: Tensor) -> float:
+        pairs = self.source_classes != self.target_classes
+        return (verdicts == self.target_classes)[pairs].double().mean().item()
+
+
+def synthesize(
+    model: nn.Module,
+    source: Tensor,
+    target: Tensor,
+    layer: str,
+    k: int = 64,
+    *,
+    value: float = 1.0,
+    path: Path = "source",
+    rounds: int = 0,
+) -> Synthesis:
+    """Images with the outlook of ``source`` and the salient channels of ``target``, pair by pair.
+
+    Args:
+        model: a classifier.
+        source, target: batches of equal shape.
+        layer: its feature map is transplanted.
+        k: how many of the target's channels.
+        value: the paper's B.
+        path: whose open ReLUs g follows: "source", "target", or "none" (deconvolution).
+        rounds: how often g is repeated along the path of the image just made; 0 is the paper.
+    """
+    if source.shape != target.shape:
+        raise ValueError(f"source {tuple(source.shape)} and target {tuple(target.shape)} must be of one shape")
+    if path not in ("source", "target", "none"):
+        raise ValueError(f'path={path!r}: choose "source", "target" or "none"')
+    if rounds < 0:
+        raise ValueError(f"rounds={rounds}: must be 0 or more")
+    back = Backtracker(model, layer, "deconvolution" if path == "none" else "guided")
+    from_source, from_target = back.trace(source), back.trace(target)
+    grid = grid_of(model, layer, from_target.features)
+    found = salient(grid.to_map(from_target.features), k)
+    places = grid.to_map(from_source.features).flatten(2).argmax(dim=2).gather(1, found.channels)
+    seed = grid.from_map(joint_seed(found, places, value * found.values, grid.shape))
+    images = _like(from_target(seed) if path == "target" else from_source(seed), source)
+    for _ in range(rounds):
+        images = _like(back(images, seed), source)
+    return Synthesis(
+        images=images,
+        map_verdicts=_verdict_on_map(model, back, source, seed),
+        image_verdicts=back.trace(images).outputs.argmax(dim=1),
+        source_classes=from_source.outputs.argmax(dim=1),
+        target_classes=from_target.outputs.argmax(dim=1),
+        source_similarity=_correlation(images, source),
+        target_similarity=_correlation(images, target),
+    )
+
+
+def _like(signals: Tensor, images: Tensor) -> Tensor:
+    """The signals with each image's mean and deviation."""
+    flat, wanted = signals.flatten(1), images.flatten(1)
+    centred = flat - flat.mean(dim=1, keepdim=True)
+    scale = wanted.std(dim=1, keepdim=True) / flat.std(dim=1, keepdim=True).clamp(min=1e-12)
+    return (centred * scale + wanted.mean(dim=1, keepdim=True)).view_as(images)
+
+
+def _correlation(one: Tensor, other: Tensor) -> Tensor:
+    a, b = (t.flatten(1) - t.flatten(1).mean(dim=1, keepdim=True) for t in (one, other))
+    found: Tensor = (a * b).sum(dim=1) / (a.norm(dim=1) * b.norm(dim=1)).clamp(min=1e-12)
+    return found
+
+
+@torch.no_grad()
+def _verdict_on_map(model: nn.Module, back: Backtracker, x: Tensor, maps: Tensor) -> Tensor:
+    """The class that the rest of the model gives to a feature map; an activation after the layer leaves it as it is."""
+    modes = {module: module.training for module in model.modules()}
+    hook = back._module.register_forward_hook(lambda *_: maps)
+    try:
+        model.eval()
+        verdicts: Tensor = model(x).argmax(dim=1)
+    finally:
+        hook.remove()
+        for module, mode in modes.items():
+            module.training = mode
+    return verdicts
