@@ -20,7 +20,7 @@ __version__ = "0.1.0"
 __all__ = ["BortA", "BortL", "BortS", "audit", "bortify", "param_groups"]
 
 _HOME = {"audit": "bort.measure"} | dict.fromkeys(("BortA", "BortL", "BortS", "bortify", "param_groups"), "bort.optim")
-_MODULES = ("data", "invert", "measure", "nets", "optim", "penalty", "train")
+_MODULES = ("data", "explain", "invert", "measure", "nets", "optim", "penalty", "train")
 
 _timm.register_when_imported()
 

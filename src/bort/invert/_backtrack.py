@@ -27,6 +27,7 @@ class Trace:
     """Whether the rule stands in for smooth activations, because the model has no ReLU."""
     _input: Tensor = field(repr=False)
     _end: Tensor = field(repr=False)
+    _told: Tensor = field(repr=False)
 
     def __call__(self, seed: Tensor) -> Tensor:
         """g(seed): (N, …) as the features, or (S, N, …) for S seeds of each image; as many signals of the input's shape."""
@@ -43,6 +44,11 @@ class Trace:
         if not len(seed):
             return self._input.detach().new_empty(0, *self._input.shape)
         return torch.cat([self._back(part) for part in torch.split(seed.to(self._end.dtype), size)])
+
+    def slope(self, classes: Tensor) -> Tensor:
+        """∂ output of each image's class / ∂ features; with rule "gradient" the plain derivative."""
+        (gradient,) = torch.autograd.grad(self._told.gather(1, classes[:, None]).sum(), self._end, retain_graph=True)
+        return gradient
 
     def _back(self, seeds: Tensor) -> Tensor:
         batched = len(seeds) > 1
@@ -125,7 +131,7 @@ class Backtracker:
         if not end.requires_grad:
             raise ValueError(f"the layer {self.layer!r} does not depend on the input")
         told = outputs[0] if isinstance(outputs, (tuple, list)) else outputs
-        return Trace(end.detach(), told.detach(), self.rule, smooth, leaf, end), rules.met
+        return Trace(end.detach(), told.detach(), self.rule, smooth, leaf, end, told), rules.met
 
 
 def find_layer(model: nn.Module, name: str) -> nn.Module:

@@ -1,5 +1,6 @@
 """What is true of a network."""
 
 from bort.measure._audit import Audit, LayerAudit, audit, compare
+from bort.measure._deletion import DeletionInsertion, deletion_insertion
 
-__all__ = ["Audit", "LayerAudit", "audit", "compare"]
+__all__ = ["Audit", "DeletionInsertion", "LayerAudit", "audit", "compare", "deletion_insertion"]

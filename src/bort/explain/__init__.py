@@ -1,0 +1,23 @@
+"""Where the evidence is: saliency maps, every method with the same first three arguments and the same result."""
+
+from bort.explain._cam import cam
+from bort.explain._common import Cancelled, Progress
+from bort.explain._integrated import integrated_gradients
+from bort.explain._registry import Method, get, names, register
+from bort.explain._rise import rise
+from bort.explain._sat import Tracked, sat, track
+
+__all__ = [
+    "Cancelled",
+    "Method",
+    "Progress",
+    "Tracked",
+    "cam",
+    "get",
+    "integrated_gradients",
+    "names",
+    "register",
+    "rise",
+    "sat",
+    "track",
+]

@@ -1,0 +1,32 @@
+r"""Class activation maps (Zhou et al. 2016), for heads that pool by average or by maximum, and beyond.
+
+With a linear head on pooled channels :math:`A = \sum_c w_{tc} Z_c`. The weight is the sum over all places of the logit's
+derivative, :math:`w_{tc} = \sum_p \partial l_t / \partial Z_{cp}`, whether the pool spreads it evenly or leaves it at the
+maximum; so that is how it is computed, and networks with other heads (ACNN-Base, whose classes are channels; ViT) get a map
+by the same rule.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from bort.explain._common import Target, check_images, targets_of, to_image_size, top_layer
+from bort.invert._backtrack import Backtracker
+from bort.invert._grid import grid_of
+
+
+def cam(model: nn.Module, x: Tensor, target: Target = None, *, layer: str | None = None) -> Tensor:
+    """Class activation maps (N, H, W), brought to the images' size.
+
+    Args:
+        model, x: any torch model and a batch of images.
+        target: the class to explain; what the model says by default.
+        layer: whose map is weighted; the last one with places by default.
+    """
+    check_images(model, x)
+    name = layer or top_layer(model, x)
+    trace = Backtracker(model, name, "gradient").trace(x)
+    grid = grid_of(model, name, trace.features)
+    weights = grid.to_map(trace.slope(targets_of(trace.outputs, target))).sum(dim=(2, 3))
+    return to_image_size(torch.einsum("nc,nchw->nhw", weights, grid.to_map(trace.features)), x)

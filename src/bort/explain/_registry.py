@@ -1,0 +1,43 @@
+"""Methods by name, so that a user's own is evaluated like ours."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+
+from torch import Tensor
+
+from bort.explain._cam import cam
+from bort.explain._integrated import integrated_gradients
+from bort.explain._rise import rise
+from bort.explain._sat import sat
+
+Method = Callable[..., Tensor]
+"""(model, x, target=None, **its own options) -> saliency maps (N, H, W) of the images (N, C, H, W)."""
+
+_METHODS: dict[str, Method] = {
+    "cam": cam,
+    "ig": integrated_gradients,
+    "rise": rise,
+    "sat": sat,
+}
+
+
+def register(name: str, method: Method) -> None:
+    """Make a method known under a name, for `get` and for everything that evaluates methods by name."""
+    if name in _METHODS:
+        raise ValueError(f"a method called {name!r} is there already")
+    _METHODS[name] = method
+
+
+def get(name: str) -> Method:
+    """The method called ``name``."""
+    if name not in _METHODS:
+        near = difflib.get_close_matches(name, _METHODS, n=2)
+        raise ValueError(f"no method is called {name!r}; there are {', '.join(near or _METHODS)}")
+    return _METHODS[name]
+
+
+def names() -> list[str]:
+    """All methods."""
+    return list(_METHODS)

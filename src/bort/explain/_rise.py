@@ -1,0 +1,77 @@
+r"""RISE (Petsiuk et al. 2018): what the model says of randomly masked images.
+
+:math:`A = \frac{1}{M p} \sum_j s_t(x \odot m_j) \, m_j`, the masks m being random grids, enlarged smoothly and shifted at
+random.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from bort.explain._common import Progress, Target, check_images, evaluating, targets_of
+
+_BUDGET = 2**22  # numbers in a chunk of masked images; a network's own maps take a few dozen times as much
+
+
+@torch.no_grad()
+def rise(
+    model: nn.Module,
+    x: Tensor,
+    target: Target = None,
+    *,
+    masks: int = 4000,
+    cells: int = 8,
+    keep: float = 0.5,
+    score: Literal["probability", "logit"] = "probability",
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Tensor:
+    """Saliency maps (N, H, W) by RISE. The same masks for all images; memory does not grow with their number.
+
+    Args:
+        model, x: any torch model and a batch of images.
+        target: the class to explain; what the model says by default.
+        masks: how many.
+        cells: of a mask's grid, each way.
+        keep: probability that a cell is left open.
+        score: of the target: its probability, as published, or its logit.
+        seed: of the masks.
+        progress: called after each chunk; see :data:`Progress`.
+    """
+    check_images(model, x)
+    if masks < 1 or cells < 1 or not 0 < keep < 1:
+        raise ValueError(f"masks={masks}, cells={cells}, keep={keep}: 1 or more masks and cells, and 0 < keep < 1")
+    if score not in ("probability", "logit"):
+        raise ValueError(f'score={score!r}: choose "probability" or "logit"')
+    generator = torch.Generator().manual_seed(seed)
+    sums = torch.zeros(len(x), *x.shape[-2:], dtype=torch.float64, device=x.device)
+    at_once = max(1, _BUDGET // x[0].numel())
+    with evaluating(model):
+        classes = targets_of(torch.cat([model(part) for part in torch.split(x, at_once)]), target)
+        for done in range(0, masks, at_once):
+            chunk = random_masks(min(at_once, masks - done), cells, keep, x.shape[-2:], generator).to(x)
+            for n in range(len(x)):
+                outputs = model(x[n] * chunk[:, None])
+                told = outputs.softmax(dim=1) if score == "probability" else outputs
+                sums[n] += torch.einsum("m,mhw->hw", told[:, classes[n]].double(), chunk.double())
+            if progress is not None:
+                progress(min(masks, done + at_once), masks)
+    return (sums / (masks * keep)).to(x.dtype)
+
+
+def random_masks(count: int, cells: int, keep: float, size: torch.Size, generator: torch.Generator) -> Tensor:
+    """(count, H, W) in [0, 1]: grids of open and closed cells, enlarged bilinearly to a cell too much, and cut at random."""
+    grids = (torch.rand(count, 1, cells, cells, generator=generator) < keep).float()
+    cell = [math.ceil(side / cells) for side in size]
+    enlarged = F.interpolate(grids, [(cells + 1) * c for c in cell], mode="bilinear", align_corners=False)[:, 0]
+    rows = torch.randint(cell[0], (count,), generator=generator)
+    columns = torch.randint(cell[1], (count,), generator=generator)
+    down = rows[:, None] + torch.arange(size[0])
+    across = columns[:, None] + torch.arange(size[1])
+    image = torch.arange(count)[:, None, None]
+    return enlarged[image, down[:, :, None], across[:, None, :]]

@@ -1,0 +1,85 @@
+r"""Salient Activation Tracking (paper, algorithm 1).
+
+The k most salient channels of the top map are traced back one by one; each signal becomes a mask, and the map is the sum of
+the masks, weighted by how salient their channels are:
+
+.. math:: A = \sum_{i \in I_k} y_i M^i, \qquad M^i = [\, |S^i| > \gamma \max |S^i| \,], \qquad S^i = g(Z^0_i)
+
+The paper binarises "through a given threshold γ" without saying on which scale. Here γ is a part of each signal's own
+maximum, so that it does not depend on B, on the network, or on how deep the layer is; colours are added up first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from bort.explain._common import Target, check_images, targets_of, top_layer
+from bort.invert._decompose import decompose
+from bort.invert._rules import Rule
+
+_THRESHOLD = 0.1
+
+
+@dataclass(frozen=True)
+class Tracked:
+    """The signals of the most salient channels. Maps for other k and γ need no new pass through the network."""
+
+    layer: str
+    signals: Tensor
+    """(N, k, H, W): |Sⁱ|, colours added up, each with a maximum of 1 (or 0 everywhere)."""
+    values: Tensor
+    """(N, k): y, largest first."""
+
+    def map(self, k: int | None = None, threshold: float = _THRESHOLD) -> Tensor:
+        """(N, H, W) for the first k channels."""
+        count = self.values.shape[1]
+        if k is not None and not 1 <= k <= count:
+            raise ValueError(f"k={k}: {count} channels were tracked, choose from 1 to {count}")
+        if not 0 <= threshold < 1:
+            raise ValueError(f"threshold={threshold}: must be from 0 to below 1, a part of each signal's maximum")
+        masks = self.signals[:, :k] > threshold
+        return torch.einsum("nk,nkhw->nhw", self.values[:, :k], masks.to(self.values.dtype))
+
+
+def track(
+    model: nn.Module, x: Tensor, *, layer: str | None = None, k: int = 64, value: float = 1.0, rule: Rule = "guided"
+) -> Tracked:
+    """Trace the k most salient channels of each image, all of them in one batched backward pass."""
+    check_images(model, x)
+    name = layer or top_layer(model, x)
+    parts = decompose(model, x, name, k, value=value, rule=rule)
+    signals = parts.signals.abs().sum(dim=2)
+    largest = signals.amax(dim=(2, 3), keepdim=True)
+    return Tracked(name, torch.where(largest > 0, signals / largest, 0.0), parts.values)
+
+
+def sat(
+    model: nn.Module,
+    x: Tensor,
+    target: Target = None,
+    *,
+    layer: str | None = None,
+    k: int = 64,
+    value: float = 1.0,
+    threshold: float = _THRESHOLD,
+    rule: Rule = "guided",
+) -> Tensor:
+    """Saliency maps (N, H, W) by algorithm 1.
+
+    Args:
+        model, x: any torch model and a batch of images.
+        target: checked, and otherwise without influence: the algorithm tracks what excites the layer, whatever the class.
+        layer: whose map is Z; the last one with places by default.
+        k: how many channels.
+        value: the paper's B. A mask does not depend on it.
+        threshold: γ, as a part of each signal's maximum.
+        rule: how signals pass activation functions, see :mod:`bort.invert`.
+    """
+    tracked = track(model, x, layer=layer, k=k, value=value, rule=rule)
+    if target is not None:
+        with torch.no_grad():
+            targets_of(model(x[:1]).expand(len(x), -1), target)
+    return tracked.map(threshold=threshold)

@@ -1,0 +1,154 @@
+r"""Deletion and insertion (Petsiuk et al. 2018; paper, tab:insertion_deletion).
+
+Pixels are ranked by a saliency map. Deletion takes them away from the image, most salient first; insertion puts them into an
+empty one. The score of the class is followed over n + 1 images, both ends included, and the area under it is the mean height of
+the curve by the trapezoid rule. Good maps make deletion fall early and insertion rise early.
+
+Three scores. "probability" is what RISE's authors use. "logit" is what the classifier computes. "relative", the logit divided
+by that of the clean image, is the only one that fits the paper's table, which has areas below 0 and none above 1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from bort.explain._common import Progress, Target, check_images, evaluating, targets_of
+
+Score = Literal["probability", "logit", "relative"]
+Substrate = Literal["zero", "mean", "blur"]
+
+_BUDGET = 2**22  # numbers in a chunk of images; a network's own maps take a few dozen times as much
+
+
+@dataclass(frozen=True)
+class DeletionInsertion:
+    """Curves (N, steps + 1) and their areas (N,), for each image."""
+
+    deletion_curves: Tensor
+    insertion_curves: Tensor
+    deletion: Tensor
+    insertion: Tensor
+    score: Score
+    substrates: tuple[Substrate, Substrate]
+    """What deletion goes to, and what insertion starts from."""
+
+    @property
+    def means(self) -> tuple[float, float]:
+        """Mean areas of deletion (smaller is better) and insertion (larger is better)."""
+        return self.deletion.double().mean().item(), self.insertion.double().mean().item()
+
+
+@torch.no_grad()
+def deletion_insertion(
+    model: nn.Module,
+    x: Tensor,
+    saliency: Tensor,
+    target: Target = None,
+    *,
+    steps: int = 28,
+    score: Score = "relative",
+    deletion_to: Substrate = "zero",
+    insertion_from: Substrate = "zero",
+    progress: Progress | None = None,
+) -> DeletionInsertion:
+    """How fast the score of a class falls and rises with the most salient pixels.
+
+    Args:
+        model, x: any classifier and a batch of images (N, C, H, W).
+        saliency: (N, H, W), from any method. Of equal values the earlier pixel comes first, row by row: SAT's and XRAI's maps
+            are full of ties.
+        target: the class; what the model says of the clean image by default.
+        steps: how many times pixels change; each time about the same number.
+        score: "probability", "logit" or "relative".
+        deletion_to, insertion_from: "zero" (the mean colour of normalised images), "mean" (each image's own mean colour), or
+            "blur" (11 × 11 Gaussian of deviation 5, which RISE's authors use for insertion).
+        progress: called after each chunk of images.
+    """
+    check_images(model, x)
+    if saliency.shape != (len(x), *x.shape[-2:]):
+        raise ValueError(
+            f"saliency of shape {tuple(saliency.shape)}: for these images it must be {(len(x), *x.shape[-2:])}"
+        )
+    if not torch.isfinite(saliency).all():
+        raise ValueError("the saliency has NaN or Inf in it")
+    pixels = x.shape[-2] * x.shape[-1]
+    if not 1 <= steps <= pixels:
+        raise ValueError(f"steps={steps}: choose from 1 to {pixels}, the number of pixels")
+    if score not in ("probability", "logit", "relative"):
+        raise ValueError(f'score={score!r}: choose "probability", "logit" or "relative"')
+    per_image = max(1, _BUDGET // ((steps + 1) * x[0].numel()))
+    deletions: list[Tensor] = []
+    insertions: list[Tensor] = []
+    with evaluating(model):
+        for start in range(0, len(x), per_image):
+            part = slice(start, start + per_image)
+            images = x[part]
+            outputs = model(images)
+            chosen = None if target is None else torch.as_tensor(target, device=x.device).expand(len(x))[part]
+            classes = targets_of(outputs, chosen)
+            rank = _ranks(saliency[part].to(x.device))
+            clean = outputs.gather(1, classes[:, None])
+            for curves, begin, end in (
+                (deletions, images, _substrate(images, deletion_to)),
+                (insertions, _substrate(images, insertion_from), images),
+            ):
+                curves.append(_curve(model, begin, end, rank, classes, steps, score, clean))
+            if progress is not None:
+                progress(min(len(x), start + per_image), len(x))
+    deletion, insertion = torch.cat(deletions), torch.cat(insertions)
+    return DeletionInsertion(
+        deletion, insertion, _area(deletion), _area(insertion), score, (deletion_to, insertion_from)
+    )
+
+
+def _ranks(saliency: Tensor) -> Tensor:
+    """(N, H, W): 0 for the most salient pixel. Stable: ties go in reading order."""
+    order = saliency.flatten(1).argsort(dim=1, descending=True, stable=True)
+    places = torch.arange(order.shape[1], device=order.device).expand_as(order)
+    return torch.empty_like(order).scatter_(1, order, places).view(saliency.shape)
+
+
+def _curve(
+    model: nn.Module,
+    begin: Tensor,
+    end: Tensor,
+    rank: Tensor,
+    classes: Tensor,
+    steps: int,
+    score: Score,
+    clean: Tensor,
+) -> Tensor:
+    """Scores of begin with more and more pixels of end, all images and steps of a chunk in as few batches as there is room."""
+    pixels = rank[0].numel()
+    counts = torch.linspace(0, pixels, steps + 1, device=rank.device).round().long()
+    changed = rank[:, None] < counts[None, :, None, None]
+    mixed = torch.where(changed[:, :, None], end[:, None], begin[:, None]).flatten(0, 1)
+    size = max(1, _BUDGET // begin[0].numel())
+    outputs = torch.cat([model(chunk) for chunk in torch.split(mixed, size)])
+    told = outputs.softmax(dim=1) if score == "probability" else outputs
+    curve = told.gather(1, classes.repeat_interleave(steps + 1)[:, None]).view(len(begin), steps + 1)
+    return curve / clean if score == "relative" else curve
+
+
+def _area(curves: Tensor) -> Tensor:
+    return (curves[:, 1:] + curves[:, :-1]).sum(dim=1) / (2 * (curves.shape[1] - 1))
+
+
+def _substrate(images: Tensor, kind: Substrate) -> Tensor:
+    if kind == "zero":
+        return torch.zeros_like(images)
+    if kind == "mean":
+        return images.mean(dim=(2, 3), keepdim=True).expand_as(images)
+    if kind != "blur":
+        raise ValueError(f'a substrate is "zero", "mean" or "blur", not {kind!r}')
+    places = torch.arange(-5, 6, dtype=images.dtype, device=images.device)
+    kernel = torch.exp(-places.square() / (2 * 5.0**2))
+    kernel = kernel / kernel.sum()
+    channels = images.shape[1]
+    across = F.conv2d(images, kernel.view(1, 1, 1, -1).expand(channels, 1, 1, -1), padding=(0, 5), groups=channels)
+    return F.conv2d(across, kernel.view(1, 1, -1, 1).expand(channels, 1, -1, 1), padding=(5, 0), groups=channels)

@@ -1,0 +1,148 @@
+"""Deletion and insertion: closed forms on a sum classifier, ties, chunks, substrates."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from bort import measure
+
+
+class Sum(nn.Module):
+    """Two classes: the weighted sum of the pixels, and its negative."""
+
+    def __init__(self, weight):
+        super().__init__()
+        self.weight = nn.Parameter(weight)
+
+    def forward(self, x):
+        total = (x * self.weight).sum(dim=(1, 2, 3))
+        return torch.stack([total, -total], dim=1)
+
+
+@pytest.fixture
+def model():
+    return Sum(torch.ones(1, 4, 4, dtype=torch.float64))
+
+
+def images(*values):
+    return torch.tensor(values, dtype=torch.float64).view(len(values), 1, 4, 4)
+
+
+def test_closed_form_of_a_flat_image(model):
+    """16 equal pixels: the score falls in a straight line, and rises in one."""
+    x = images([1.0] * 16)
+    found = measure.deletion_insertion(model, x, torch.rand(1, 4, 4), steps=16, score="logit")
+    torch.testing.assert_close(found.deletion_curves[0], torch.arange(16, -1, -1, dtype=torch.float64))
+    torch.testing.assert_close(found.insertion_curves[0], torch.arange(17, dtype=torch.float64))
+    assert found.deletion.item() == found.insertion.item() == pytest.approx(8)
+    relative = measure.deletion_insertion(model, x, torch.rand(1, 4, 4), steps=16)
+    assert relative.means == pytest.approx((0.5, 0.5))
+
+
+def test_closed_form_of_two_pixels(model):
+    """All the sum is in two pixels. The perfect map takes 2 of 16 steps, the worst one leaves them to the end."""
+    x = images([3.0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1.0])
+    best = measure.deletion_insertion(model, x, x[:, 0], steps=16)
+    worst = measure.deletion_insertion(model, x, -x[:, 0], steps=16)
+    early, late = np.array([1.0, 0.25] + [0.0] * 15), np.array([1.0] * 15 + [0.75, 0.0])
+    assert best.deletion.item() == pytest.approx(np.trapezoid(early) / 16)
+    assert best.insertion.item() == pytest.approx(np.trapezoid(1 - early) / 16)
+    assert worst.deletion.item() == pytest.approx(np.trapezoid(late) / 16)
+
+
+def test_negative_areas_are_possible(model):
+    """Pixels that speak for the class are removed first; what is left speaks against it. A probability could not say so."""
+    x = images([2.0] * 8 + [-1.0] * 8)
+    found = measure.deletion_insertion(model, x, x[:, 0], steps=16)
+    assert found.deletion.item() < 0
+    probability = measure.deletion_insertion(model, x, x[:, 0], steps=16, score="probability")
+    assert probability.deletion.item() > 0
+
+
+def test_probabilities(model):
+    x = images([0.25] * 16)
+    found = measure.deletion_insertion(model, x, torch.rand(1, 4, 4), steps=4, score="probability")
+    total = torch.tensor([4.0, 3.0, 2.0, 1.0, 0.0], dtype=torch.float64)
+    torch.testing.assert_close(found.deletion_curves[0], torch.sigmoid(2 * total))
+
+
+def test_ties_go_in_reading_order(model):
+    weight = torch.arange(16, dtype=torch.float64).view(1, 4, 4)
+    found = measure.deletion_insertion(Sum(weight), images([1.0] * 16), torch.zeros(1, 4, 4), steps=16, score="logit")
+    expected = 120 - torch.cat([torch.zeros(1), torch.arange(16).cumsum(0)]).double()
+    torch.testing.assert_close(found.deletion_curves[0], expected)
+
+
+def test_targets(model):
+    x = images([1.0] * 16, [-1.0] * 16)
+    free = measure.deletion_insertion(model, x, torch.rand(2, 4, 4), score="logit", steps=4)
+    assert (free.deletion_curves[:, 0] == 16).all(), "each by the class it is taken for"
+    fixed = measure.deletion_insertion(model, x, torch.rand(2, 4, 4), 0, score="logit", steps=4)
+    assert fixed.deletion_curves[:, 0].tolist() == [16, -16]
+
+
+def test_substrates(model):
+    x = torch.rand(2, 1, 20, 20, dtype=torch.float64)
+    net = Sum(torch.rand(1, 20, 20, dtype=torch.float64))
+    mean = measure.deletion_insertion(
+        net, x, torch.rand(2, 20, 20), deletion_to="mean", insertion_from="blur", score="logit"
+    )
+    flat = net(x.mean(dim=(2, 3), keepdim=True).expand_as(x)).amax(dim=1)
+    torch.testing.assert_close(mean.deletion_curves[:, -1], flat)
+    axis = torch.arange(-5, 6).double()
+    kernel = torch.exp(-(axis[:, None] ** 2 + axis[None] ** 2) / 50)
+    blurred = F.conv2d(x, (kernel / kernel.sum())[None, None], padding=5)
+    torch.testing.assert_close(mean.insertion_curves[:, 0], net(blurred).amax(dim=1))
+    assert mean.substrates == ("mean", "blur")
+
+
+def test_in_chunks(monkeypatch):
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 36, 5)).double()
+    x, saliency = torch.randn(7, 3, 8, 8, dtype=torch.float64), torch.rand(7, 8, 8)
+    whole = measure.deletion_insertion(net, x, saliency, steps=10)
+    seen = []
+    for budget in (1, 11 * 192 * 2, 11 * 192 * 3 - 1):
+        monkeypatch.setattr("bort.measure._deletion._BUDGET", budget)
+        part = measure.deletion_insertion(net, x, saliency, steps=10, progress=lambda done, total: seen.append(done))
+        torch.testing.assert_close(part.deletion_curves, whole.deletion_curves)
+        torch.testing.assert_close(part.insertion, whole.insertion)
+    assert seen[-4:] == [2, 4, 6, 7]
+
+
+def test_against_a_loop():
+    """RISE's published recipe, an image and a step at a time."""
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Flatten(), nn.Linear(3 * 36, 4)).double()
+    x, saliency = torch.randn(2, 3, 6, 6, dtype=torch.float64), torch.rand(2, 6, 6)
+    found = measure.deletion_insertion(net, x, saliency, steps=9, score="probability")
+    for n in range(2):
+        order = np.argsort(-saliency[n].flatten().numpy(), kind="stable")
+        label = net(x[n : n + 1]).argmax()
+        image, scores = x[n].clone(), []
+        for step in range(10):
+            scores.append(net(image[None]).softmax(dim=1)[0, label].item())
+            image.view(3, -1)[:, order[4 * step : 4 * step + 4]] = 0
+        np.testing.assert_allclose(found.deletion_curves[n].detach(), scores)
+        assert found.deletion[n].item() == pytest.approx((sum(scores) - scores[0] / 2 - scores[-1] / 2) / 9)
+
+
+def test_bad_input(model):
+    x, maps = images([1.0] * 16), torch.rand(1, 4, 4)
+    with pytest.raises(ValueError, match=r"saliency of shape \(1, 4, 3\): for these images it must be \(1, 4, 4\)"):
+        measure.deletion_insertion(model, x, maps[:, :, :3])
+    with pytest.raises(ValueError, match="the saliency has NaN"):
+        measure.deletion_insertion(model, x, maps * torch.nan)
+    with pytest.raises(ValueError, match="steps=17: choose from 1 to 16"):
+        measure.deletion_insertion(model, x, maps, steps=17)
+    with pytest.raises(ValueError, match="score='prob'"):
+        measure.deletion_insertion(model, x, maps, steps=4, score="prob")
+    with pytest.raises(ValueError, match="a substrate is"):
+        measure.deletion_insertion(model, x, maps, steps=4, deletion_to="black")
+    with pytest.raises(ValueError, match="target=2: the model has 2 classes"):
+        measure.deletion_insertion(model, x, maps, 2, steps=4)
+    training = Sum(torch.ones(1, 4, 4, dtype=torch.float64)).train()
+    measure.deletion_insertion(training, x, maps, steps=4)
+    assert training.training
