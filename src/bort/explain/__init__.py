@@ -2,6 +2,7 @@
 
 from bort.explain._cam import cam
 from bort.explain._common import Cancelled, Progress
+from bort.explain._guided_ig import guided_ig
 from bort.explain._integrated import integrated_gradients
 from bort.explain._registry import Method, get, names, register
 from bort.explain._rise import rise
@@ -14,6 +15,7 @@ __all__ = [
     "Tracked",
     "cam",
     "get",
+    "guided_ig",
     "integrated_gradients",
     "names",
     "register",

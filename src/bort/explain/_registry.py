@@ -8,6 +8,7 @@ from collections.abc import Callable
 from torch import Tensor
 
 from bort.explain._cam import cam
+from bort.explain._guided_ig import guided_ig
 from bort.explain._integrated import integrated_gradients
 from bort.explain._rise import rise
 from bort.explain._sat import sat
@@ -17,6 +18,7 @@ Method = Callable[..., Tensor]
 
 _METHODS: dict[str, Method] = {
     "cam": cam,
+    "guided-ig": guided_ig,
     "ig": integrated_gradients,
     "rise": rise,
     "sat": sat,

@@ -1,8 +1,8 @@
 r"""Deletion and insertion (Petsiuk et al. 2018; paper, tab:insertion_deletion).
 
 Pixels are ranked by a saliency map. Deletion takes them away from the image, most salient first; insertion puts them into an
-empty one. The score of the class is followed over n + 1 images, both ends included, and the area under it is the mean height of
-the curve by the trapezoid rule. Good maps make deletion fall early and insertion rise early.
+empty one. The score of the class is followed over n + 1 images, both ends included, and the area under it is the mean height
+of the curve by the trapezoid rule. Good maps make deletion fall early and insertion rise early.
 
 Three scores. "probability" is what RISE's authors use. "logit" is what the classifier computes. "relative", the logit divided
 by that of the clean image, is the only one that fits the paper's table, which has areas below 0 and none above 1.
@@ -123,7 +123,7 @@ def _curve(
     score: Score,
     clean: Tensor,
 ) -> Tensor:
-    """Scores of begin with more and more pixels of end, all images and steps of a chunk in as few batches as there is room."""
+    """Scores of begin with more and more pixels of end, all images and steps of a chunk in few batches."""
     pixels = rank[0].numel()
     counts = torch.linspace(0, pixels, steps + 1, device=rank.device).round().long()
     changed = rank[:, None] < counts[None, :, None, None]

@@ -1,0 +1,98 @@
+"""Guided IG: parity with PAIR's saliency, and with Integrated Gradients where the path is straight."""
+
+import functools
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from bort import explain, nets
+
+guided_ig_impl = pytest.importorskip("saliency.core.guided_ig").guided_ig_impl
+
+
+@pytest.fixture
+def oracle(monkeypatch):
+    """PAIR's code as it was meant: numpy 2 has renamed an argument of quantile."""
+
+    from saliency.core import guided_ig
+
+    real = np.quantile
+    monkeypatch.setattr(
+        guided_ig.np, "quantile", lambda values, fraction, interpolation: real(values, fraction, method=interpolation)
+    )
+
+    def run(model, image, target, **options):
+        def slopes(x):
+            leaf = torch.from_numpy(x)[None].requires_grad_()
+            model(leaf)[0, target].backward()
+            return leaf.grad[0].numpy()
+
+        return guided_ig_impl(image.numpy(), np.zeros_like(image.numpy()), slopes, **options).sum(axis=0)
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def net():
+    torch.manual_seed(0)
+    return nets.create("lenet").double().eval()
+
+
+def images(count, zeros=False):
+    x = torch.randn(count, 1, 28, 28, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    return x * (x > 0) if zeros else x
+
+
+@pytest.mark.parametrize(
+    ("steps", "fraction", "distance"), [(20, 0.25, 0.02), (7, 0.1, 0.3), (12, 0.5, 1.0), (5, 1.0, 0.0), (9, 0.0, 0.2)]
+)
+@pytest.mark.parametrize("zeros", [False, True])
+def test_parity_with_pair(net, oracle, steps, fraction, distance, zeros):
+    """A batch of three, each as PAIR's code has it alone; also with pixels that equal the baseline."""
+    x = images(3, zeros)
+    maps = explain.guided_ig(net, x, 4, steps=steps, fraction=fraction, distance=distance)
+    for image, found in zip(x, maps, strict=True):
+        expected = oracle(net, image, 4, steps=steps, fraction=fraction, max_dist=distance)
+        np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-9 * np.abs(expected).max() + 1e-12)
+
+
+def test_straight_is_a_riemann_sum(net):
+    """With distance 0 the path is the straight line."""
+    x, steps = images(2), 40
+    total = torch.zeros_like(x)
+    for k in range(steps):
+        leaf = (x * k / steps).requires_grad_()
+        net(leaf)[:, 3].sum().backward()
+        total += leaf.grad * x / steps
+    torch.testing.assert_close(explain.guided_ig(net, x, 3, steps=steps, distance=0.0), total.sum(dim=1))
+
+
+def test_complete_for_a_linear_model():
+    net = nn.Sequential(nn.Flatten(), nn.Linear(32, 3)).double()
+    x = torch.randn(2, 2, 4, 4, dtype=torch.float64)
+    expected = (net[1].weight[1].view(2, 4, 4) * x).sum(dim=1)
+    torch.testing.assert_close(explain.guided_ig(net, x, 1, steps=10), expected)
+
+
+def test_an_image_that_is_the_baseline(net):
+    x = images(2)
+    x[0] = 0
+    maps = explain.guided_ig(net, x, steps=5)
+    assert not maps[0].any()
+    assert maps[1].any()
+
+
+def test_progress_and_chunks(net, monkeypatch):
+    x, seen = images(3), []
+    whole = explain.guided_ig(net, x, steps=5)
+    monkeypatch.setattr("bort.explain._guided_ig._BUDGET", 2 * x[0].numel())
+    explain_in_two = functools.partial(explain.guided_ig, progress=lambda done, total: seen.append((done, total)))
+    torch.testing.assert_close(explain_in_two(net, x, steps=5), whole)
+    assert seen == [(k, 10) for k in range(1, 11)]
+
+
+def test_bad_options(net):
+    with pytest.raises(ValueError, match=r"steps=0, fraction=0\.25, distance=2"):
+        explain.guided_ig(net, images(1), steps=0, distance=2)
