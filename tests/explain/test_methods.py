@@ -11,7 +11,14 @@ from bort import explain, invert, nets
 from bort.explain._common import top_layer
 from bort.explain._rise import random_masks
 
-QUICK = {"cam": {}, "guided-ig": {"steps": 4}, "ig": {"steps": 8}, "rise": {"masks": 24, "cells": 4}, "sat": {"k": 5}}
+QUICK = {
+    "cam": {},
+    "guided-ig": {"steps": 4},
+    "ig": {"steps": 8},
+    "rise": {"masks": 24, "cells": 4},
+    "sat": {"k": 5},
+    "xrai": {"steps": 4},
+}
 
 
 @pytest.fixture(scope="module")
@@ -205,7 +212,7 @@ def test_cancelling(net, x):
         raise explain.Cancelled
 
     model = copy.deepcopy(net).train()
-    for method in (explain.rise, explain.integrated_gradients, explain.guided_ig):
+    for method in (explain.rise, explain.integrated_gradients, explain.guided_ig, explain.xrai):
         with pytest.raises(explain.Cancelled):
             method(model, x, progress=stop)
         assert model.training

@@ -7,6 +7,7 @@ from bort.explain._integrated import integrated_gradients
 from bort.explain._registry import Method, get, names, register
 from bort.explain._rise import rise
 from bort.explain._sat import Tracked, sat, track
+from bort.explain._xrai import xrai
 
 __all__ = [
     "Cancelled",
@@ -22,4 +23,5 @@ __all__ = [
     "rise",
     "sat",
     "track",
+    "xrai",
 ]

@@ -21,6 +21,7 @@ def integrated_gradients(
     *,
     steps: int = 50,
     baseline: Tensor | float = 0.0,
+    by_colour: bool = False,
     progress: Progress | None = None,
 ) -> Tensor:
     """Saliency maps (N, H, W) by Integrated Gradients of the target's logit.
@@ -30,6 +31,7 @@ def integrated_gradients(
         target: the class to explain; what the model says by default.
         steps: points of the Gauss–Legendre quadrature between baseline and image.
         baseline: where the path begins: 0 is the mean colour of normalised images.
+        by_colour: leave the colours apart: (N, C, H, W).
         progress: called after each image; see :data:`Progress`.
     """
     try:
@@ -48,7 +50,7 @@ def integrated_gradients(
             start = baseline[n : n + 1] if isinstance(baseline, Tensor) else baseline
             chunk = max(1, _BUDGET // x[0].numel())
             found = method.attribute(x[n : n + 1], start, int(classes[n]), n_steps=steps, internal_batch_size=chunk)
-            maps.append(found.detach().sum(dim=1))
+            maps.append(found.detach() if by_colour else found.detach().sum(dim=1))
             if progress is not None:
                 progress(n + 1, len(x))
     return torch.cat(maps)

@@ -12,6 +12,7 @@ from bort.explain._guided_ig import guided_ig
 from bort.explain._integrated import integrated_gradients
 from bort.explain._rise import rise
 from bort.explain._sat import sat
+from bort.explain._xrai import xrai
 
 Method = Callable[..., Tensor]
 """(model, x, target=None, **its own options) -> saliency maps (N, H, W) of the images (N, C, H, W)."""
@@ -22,6 +23,7 @@ _METHODS: dict[str, Method] = {
     "ig": integrated_gradients,
     "rise": rise,
     "sat": sat,
+    "xrai": xrai,
 }
 
 

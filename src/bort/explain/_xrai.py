@@ -1,0 +1,130 @@
+"""XRAI (Kapishnikov et al. 2019): regions instead of pixels.
+
+Integrated Gradients from a black and from a white baseline give each pixel a value. The image is cut into segments by
+Felzenszwalb's algorithm at six scales, each segment widened by a few pixels, and a map grows by the segment whose new pixels
+have the highest mean, again and again; each pixel gets the mean it came in with.
+
+The published code measures every segment anew in every round. A pixel enters the map once, so it is enough to take it out of
+the counts and sums of all segments then.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from bort.explain._common import Progress, Target, check_images, evaluating, targets_of
+from bort.explain._integrated import integrated_gradients
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+_SCALES = (50, 100, 150, 250, 500, 1200)
+_SIZE = (224, 224)  # what the scales were chosen for
+
+
+def xrai(
+    model: nn.Module,
+    x: Tensor,
+    target: Target = None,
+    *,
+    steps: int = 100,
+    dilation: int = 5,
+    min_pixels: int = 50,
+    attributions: Tensor | None = None,
+    progress: Progress | None = None,
+) -> Tensor:
+    """Saliency maps (N, H, W) by XRAI.
+
+    Args:
+        model, x: any torch model and a batch of images.
+        target: the class to explain; what the model says by default.
+        steps: of Integrated Gradients, from each of two baselines.
+        dilation: by how many pixels a segment is widened.
+        min_pixels: a segment that brings fewer new pixels is left out.
+        attributions: (N, H, W) to use instead of Integrated Gradients.
+        progress: called after each image; see :data:`Progress`.
+    """
+    check_images(model, x)
+    if dilation < 0 or min_pixels < 1:
+        raise ValueError(f"dilation={dilation}, min_pixels={min_pixels}: a dilation of 0 or more, 1 or more pixels")
+    if attributions is not None and attributions.shape != (len(x), *x.shape[-2:]):
+        raise ValueError(f"attributions of shape {tuple(attributions.shape)}: they must be {(len(x), *x.shape[-2:])}")
+    with torch.no_grad(), evaluating(model):
+        classes = targets_of(torch.cat([model(part) for part in torch.split(x, 64)]), target)
+    maps = []
+    for n in range(len(x)):
+        image = x[n : n + 1]
+        values = attributions[n] if attributions is not None else _values(model, image, classes[n], steps)
+        masks = segments(x[n], dilation)
+        maps.append(grow(values.detach().double().cpu(), masks, min_pixels).to(x))
+        if progress is not None:
+            progress(n + 1, len(x))
+    return torch.stack(maps)
+
+
+def _values(model: nn.Module, image: Tensor, target: Tensor, steps: int) -> Tensor:
+    """The mean over a black and a white baseline of the largest attribution among the colours."""
+    ends = [
+        integrated_gradients(model, image, target[None], steps=steps, baseline=level.expand_as(image), by_colour=True)
+        for level in (image.min(), image.max())
+    ]
+    return torch.stack(ends).mean(dim=0).amax(dim=1)[0]
+
+
+def segments(image: Tensor, dilation: int) -> Tensor:
+    """(K, H, W) masks of the segments of an image (C, H, W), at all scales, widened."""
+    try:
+        import numpy as np
+        from skimage.segmentation import felzenszwalb
+        from skimage.transform import resize
+    except ImportError:
+        raise ImportError('XRAI needs scikit-image: pip install "bort[explain]"') from None
+    pixels: NDArray[np.float64] = image.detach().double().cpu().numpy().transpose(1, 2, 0)
+    low, high = pixels.min(), pixels.max()
+    pixels = (pixels - low) / (high - low if high > low else 1.0) * 2 - 1
+    large = resize(pixels, _SIZE, order=3, mode="constant", preserve_range=True, anti_aliasing=True)
+    found = []
+    for scale in _SCALES:
+        labels = felzenszwalb(large, scale=scale, sigma=0.8, min_size=150)
+        small = resize(labels, image.shape[1:], order=0, preserve_range=True, mode="constant", anti_aliasing=False)
+        numbers = torch.from_numpy(np.ascontiguousarray(small)).long()
+        found.append(numbers == torch.arange(int(numbers.min()), int(numbers.max()) + 1)[:, None, None])
+    return _widen(torch.cat(found), dilation)
+
+
+def _widen(masks: Tensor, radius: int) -> Tensor:
+    """Each mask and all places within the radius of it."""
+    if not radius:
+        return masks
+    axis = torch.arange(-radius, radius + 1)
+    disk = (axis[:, None].square() + axis.square() <= radius * radius).float()
+    return F.conv2d(masks[:, None].float(), disk[None, None], padding=radius)[:, 0] > 0.5
+
+
+def grow(values: Tensor, masks: Tensor, min_pixels: int) -> Tensor:
+    """(H, W): add the mask whose new pixels have the highest mean, until none brings enough new pixels."""
+    flat, inside = values.flatten(), masks.flatten(1).double()
+    counts, sums = inside.sum(dim=1), inside @ flat
+    free = torch.ones_like(flat, dtype=torch.bool)
+    result = torch.full_like(flat, -torch.inf)
+    while True:
+        gains = torch.where(counts >= min_pixels, sums / counts.clamp(min=1), -torch.inf)
+        best = int(gains.argmax())
+        if gains[best] == -torch.inf:
+            break
+        new = (masks[best].flatten() & free).nonzero()[:, 0]
+        result[new] = flat[new].mean()
+        free[new] = False
+        entered = inside[:, new]
+        counts -= entered.sum(dim=1)
+        sums -= entered @ flat[new]
+        counts[best] = 0
+    rest = result == -torch.inf
+    if rest.any():
+        result[rest] = flat[rest].mean()
+    return result.view_as(values)
