@@ -44,6 +44,8 @@ def _eigenvalues(gram: Tensor) -> Tensor:
     for it, and telling it not to (set_num_threads) changes how it rounds from then on."""
     import numpy as np
 
+    if not torch.isfinite(gram).all():
+        return gram.new_full(gram.shape[:-1], torch.nan)
     return torch.from_numpy(np.linalg.eigvalsh(gram.numpy()))
 
 

@@ -30,7 +30,7 @@ def on_step(step):
         open(f"{out}-{os.environ['RANK']}", "w").close()
         while not os.path.exists(f"{out}-go"): time.sleep(0.05)
 try:
-    fit(out, network=lambda recipe: nets.create("lenet"), parallel=parallel, on_step=on_step)
+    fit(out, network=lambda recipe: nets.create("lenet"), parallel=parallel, on_step=on_step, save_steps=8)
 except Interrupted as stop:
     print(stop, flush=True)
     sys.exit(Interrupted.EXIT_CODE)
@@ -116,9 +116,10 @@ def test_a_signal_stops_all_and_all_go_on(script, alone, tmp_path, parallel):
         output = output_of(run)
     assert run.returncode == 0, output[-2000:]
     assert f"going on after step {int(steps[0][5:])} of 15" in output
-    weights, _ = result(load(out))
-    for name, value in result(alone)[0].items():
+    (weights, history), (expected, expected_history) = result(load(out)), result(alone)
+    for name, value in expected.items():
         torch.testing.assert_close(weights[name], value, rtol=1e-4, atol=1e-5)
+    assert [r["loss"] for r in history] == pytest.approx([r["loss"] for r in expected_history], rel=1e-5)
 
 
 def test_another_number_of_processes_is_refused(script, tmp_path):

@@ -80,12 +80,10 @@ def test_sigkill_at_a_step(whole, tmp_path):
 def test_sigkill_while_saving(whole, tmp_path):
     """Half of the second checkpoint is on the disk: it is ignored, swept, and the first one is used."""
     setup = """
-on_step, written = None, []
-real = os.fsync
+on_step, real = None, os.fsync
 def fsync(descriptor):
     real(descriptor)
-    written.append(descriptor)
-    if len(written) == 6: os.kill(os.getpid(), signal.SIGKILL)
+    if ".writing-000000008" in os.readlink(f"/proc/self/fd/{descriptor}"): os.kill(os.getpid(), signal.SIGKILL)
 os.fsync = fsync
 """
     killed = start(tmp_path, setup, save_steps=4)
@@ -172,12 +170,63 @@ def test_a_damaged_recipe_or_history(stopped, whole):
         fit(stopped)
 
 
+def test_a_damaged_newest_does_not_outlive_good_ones(stopped, whole):
+    """With keep=1 the one just written stays, whatever lies beside it."""
+    damage(stopped / "checkpoints/step-000000008" / "state.json", "truncated")
+    stop = lambda step: signal.raise_signal(signal.SIGTERM) if step == 6 else None  # noqa: E731
+    with pytest.warns(UserWarning, match="Going on from step-000000004"), pytest.raises(train.Interrupted):
+        fit(stopped, on_step=stop, keep=1)
+    names = sorted(path.name for path in (stopped / "checkpoints").iterdir())
+    assert names[1:] == ["step-000000006"]
+    assert names[0].startswith("damaged-step-000000008")
+    assert_same(fit(stopped), whole)
+
+
+def test_killed_while_a_step_is_saved_again(whole, tmp_path, monkeypatch):
+    """A stop at the end of an epoch, then the record, then the same step again: the first is there until the second is."""
+    stop = lambda step: signal.raise_signal(signal.SIGTERM) if step == 10 else None  # noqa: E731
+    with pytest.raises(train.Interrupted):
+        fit(tmp_path, on_step=stop, keep=1)
+
+    def die(*_):
+        raise MemoryError("killed")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_checkpoint.os, "replace", die)
+        with pytest.raises(MemoryError):
+            _checkpoint.save(tmp_path / "checkpoints", 10, {}, keep=1)
+    assert _checkpoint.load(tmp_path / "checkpoints").step == 10
+    assert_same(fit(tmp_path, save_steps=5, keep=1), whole)
+
+
+def test_weights_that_are_not_finite_are_not_saved(tmp_path):
+    net = {}
+
+    def build(recipe):
+        from tests.train.small import build as plain
+
+        net["it"] = plain(recipe)
+        return net["it"]
+
+    def poison(step):
+        if step == 6:
+            net["it"].conv2.weight.data[0] = float("nan")
+
+    with pytest.raises(train.NotFinite, match=r"the weight conv2\.weight is not finite after step 6"):
+        fit(tmp_path, network=build, on_step=poison, save_steps=3)
+    assert _checkpoint.load(tmp_path / "checkpoints").step == 3
+
+
 # --- no room, no right
 
 
 def test_disk_full(stopped, whole, monkeypatch):
-    def full(*_):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    real = os.fsync
+
+    def full(descriptor):
+        if ".writing-" in os.readlink(f"/proc/self/fd/{descriptor}"):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        real(descriptor)
 
     with monkeypatch.context() as patch:
         patch.setattr(_checkpoint.os, "fsync", full)
@@ -311,6 +360,41 @@ def test_another_recipe(stopped, whole):
     assert forced.history[-1]["lr"] == 0.03
 
 
+@pytest.mark.parametrize("batch", [16, 64, 150])
+def test_another_batch_begins_the_epoch_again(stopped, batch):
+    other = replace(RECIPE, batch=batch)
+    steps = []
+    with pytest.warns(UserWarning, match="forced to another length of an epoch: the one under way begins again"):
+        run = fit(stopped, other, force=True, on_step=steps.append)
+    per_epoch = -(-150 // batch)
+    assert steps == list(range(per_epoch + 1, 3 * per_epoch + 1)), "the second and the third, whole"
+    assert [record["epoch"] for record in run.history] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("name", ["sgd", "bort-a", "bort-l"])
+def test_another_optimizer_begins_its_moments_again(stopped, name):
+    bort = name.startswith("bort")
+    optim = replace(RECIPE.optim, name=name, constraint=0.1 if bort else 0.0, momentum=0.0 if bort else 0.9, lr=1e-3)
+    with pytest.warns(UserWarning, match="forced to another optimizer: its moments begin at 0"):
+        assert fit(stopped, replace(RECIPE, optim=optim), force=True).is_complete
+
+
+def test_another_network_is_refused_even_by_force(stopped):
+    other = lambda recipe: __import__("bort").nets.create("acnn-small", width=0.02)  # noqa: E731
+    with pytest.raises(
+        ValueError, match=r"the checkpoint is of another network: conv1\.weight is \(6, 1, 5, 5\), the recipe's"
+    ):
+        fit(stopped, replace(RECIPE, seed=1), network=other, force=True)
+    assert '"seed": 0' in (stopped / "recipe.json").read_text(), "the run is as it was"
+
+
+def test_fewer_epochs_than_done(whole, capsys):
+    run = fit(whole.path, replace(RECIPE, epochs=2), force=True)
+    assert "is complete already" in capsys.readouterr().out
+    assert len(run.history) == 3
+    fit(whole.path, RECIPE, force=True)
+
+
 def test_another_world_size(stopped, monkeypatch):
     environment = stopped / "environment.json"
     environment.write_text(environment.read_text().replace('"processes": 1', '"processes": 4'))
@@ -338,6 +422,35 @@ def test_two_runs_into_one_directory(tmp_path):
 
     assert fit(tmp_path, on_step=second).is_complete
     assert len((tmp_path / "environment.json").read_text().split("started")) == 2, "the second has left no trace"
+
+
+def test_the_folder_goes_away(tmp_path):
+    import shutil
+
+    def remove(step):
+        if step == 2:
+            shutil.rmtree(tmp_path / "run")
+
+    with pytest.raises(FileNotFoundError, match="has been removed or emptied while it was running"):
+        fit(tmp_path / "run", on_step=remove, save_steps=3)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_start_that_failed_can_be_repeated(whole, tmp_path, monkeypatch):
+    real = _history.Path.write_text
+
+    def full(self, text, *args, **kwargs):
+        real(self, text[:10])
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_history.Path, "write_text", full)
+        with pytest.raises(OSError, match=r"cannot write .*recipe\.json: No space left on device"):
+            fit(tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run/recipe.writing").write_text("half")  # what a kill at that moment leaves
+    assert_same(fit(tmp_path / "run"), whole)
 
 
 # --- nobody is looking
@@ -379,6 +492,23 @@ def on_step(step):
         (tmp_path / "here").unlink()
         assert run.wait(timeout=60) == 0
     assert_same(fit(tmp_path), whole)
+
+
+@pytest.mark.slow
+def test_errors_are_heard_although_the_pipe_is_closed(tmp_path):
+    setup = """
+def on_step(step):
+    if step == 7:
+        open(out + "/here", "w").close()
+        while os.path.exists(out + "/here"): time.sleep(0.05)
+    if step == 12: raise RuntimeError("something else")
+"""
+    with start(tmp_path, setup) as run:
+        wait_for(tmp_path / "here")
+        run.stdout.close()
+        (tmp_path / "here").unlink()
+        errors = run.stderr.read()
+    assert "something else" in errors
 
 
 def test_the_tracker_goes_away(whole, tmp_path, monkeypatch):

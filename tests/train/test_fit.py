@@ -27,7 +27,7 @@ def stop_at(step, how=signal.SIGTERM):
 
 
 def test_it_is_the_plain_loop(tmp_path):
-    """The same steps in ten lines of torch: weights to the bit."""
+    """The same steps in ten lines of torch."""
     recipe = replace(RECIPE, optim=replace(RECIPE.optim, clip=0.5))
     run = fit(tmp_path, recipe, network=lambda recipe: nets.create("lenet"))
     data = small.dataset()
@@ -154,14 +154,14 @@ def test_old_checkpoints_go(tmp_path):
 
 
 def test_load_needs_a_run(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"is not a run: it has no recipe\.json"):
+    with pytest.raises(FileNotFoundError, match=r"is not a run or a recipe: it has no recipe\.json"):
         train.load(tmp_path)
     (tmp_path / "recipe.json").write_text(json.dumps(RECIPE.to_dict()))
     with pytest.raises(FileNotFoundError, match="has no checkpoint yet"):
         train.load(tmp_path)
 
 
-def test_generators_outside_are_left_alone(tmp_path):
+def test_what_is_set_is_given_back(tmp_path):
     """Signal handlers and cuDNN's switch are given back."""
     before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT), torch.backends.cudnn.benchmark
     fit(tmp_path, replace(RECIPE, epochs=1))
@@ -172,8 +172,9 @@ def test_cosine_and_adamw_resume_too(tmp_path):
     optim = replace(RECIPE.optim, name="bort-a", momentum=0.0, lr=1e-3, schedule="cosine", warmup_epochs=1, every=2)
     recipe = replace(RECIPE, optim=optim, smoothing=0.1)
     whole = fit(tmp_path / "whole", recipe)
-    with pytest.raises(train.Interrupted):
-        fit(tmp_path / "stopped", recipe, on_step=stop_at(8))
+    for step in (8, 10):  # in an epoch, and at its end, when no step follows before the rate is written down
+        with pytest.raises(train.Interrupted):
+            fit(tmp_path / "stopped", recipe, on_step=stop_at(step))
     assert_same(fit(tmp_path / "stopped", recipe), whole)
     assert [record["lr"] for record in whole.history] == pytest.approx(
         [1e-3, 1e-3 * 0.6545085, 1e-3 * 0.0244717], rel=1e-5
@@ -192,7 +193,7 @@ def test_checkpoints_hold_everything(whole):
     assert newest.step == STEPS
     assert set(newest.state) == {
         *("model", "optimizer", "generators", "steps", "recorded", "images", "loss_sum"),
-        *("skipped", "seconds", "fingerprint"),
+        *("skipped", "seconds", "fingerprint", "per_epoch", "optim"),
     }
 
 

@@ -1,7 +1,10 @@
 """Training out of folders: augmented alike whoever does it, exact after an interruption, corrupt images named or counted."""
 
+import json
 import shutil
 import signal
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -177,7 +180,7 @@ def test_a_batch_of_corrupt_images(root, tmp_path):
     for file in Path(tmp_path / "stripes/train").rglob("*.png"):
         file.write_bytes(b"")
     chosen = recipe(data=replace(recipe().data, corrupt="skip"))
-    with pytest.raises(ValueError, match="not one image of batch 0 of epoch 1 can be read, first train/"):
+    with pytest.raises(ValueError, match=r"not one image of batch 0 of epoch 1 can be read, first: .*train/"):
         fit(tmp_path, tmp_path / "run", chosen, workers=0)
 
 
@@ -191,3 +194,57 @@ def test_batches_carry_no_index(root):
     assert isinstance(batch, Batch)
     assert batch.index is None
     assert batch.count == 4
+
+
+@pytest.mark.slow
+def test_workers_end_with_an_error(root, tmp_path):
+    """A process of its own: multiprocessing waits for its children when it ends."""
+    shutil.copytree(root / "stripes", tmp_path / "stripes")
+    (tmp_path / "stripes/train/b/3.png").write_bytes(b"")
+    (tmp_path / "recipe.json").write_text(json.dumps(recipe(batch=7).to_dict()))
+    command = [sys.executable, "-m", "bort", "train", "recipe.json", "--device", "cpu", "--data-root", "."]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=90)
+    assert ended.returncode == 1
+    assert ended.stderr.startswith("bort train: ")
+    assert "train/b/3.png is not a readable image" in ended.stderr
+    assert len(ended.stderr.splitlines()) == 1, "a line, not a trace"
+
+
+def test_skips_in_an_interrupted_test_count_once(root, tmp_path, monkeypatch):
+    shutil.copytree(root / "stripes", tmp_path / "stripes")
+    (tmp_path / "stripes/val/a/1.png").write_bytes(b"")
+    monkeypatch.setattr("bort.train._folder_feed._TEST_BATCH", 3)
+    chosen = recipe(batch=7, data=replace(recipe().data, corrupt="skip"))
+    from bort.train import _evaluate
+
+    real, seen = _evaluate.F.cross_entropy, []
+
+    def loss(*args, **kwargs):
+        if kwargs.get("reduction") == "sum":
+            seen.append(1)
+            if len(seen) == 2:
+                signal.raise_signal(signal.SIGINT)
+        return real(*args, **kwargs)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_evaluate.F, "cross_entropy", loss)
+        with pytest.raises(train.Interrupted):
+            fit(tmp_path, tmp_path / "run", chosen, workers=0)
+    assert [record["skipped"] for record in fit(tmp_path, tmp_path / "run", chosen, workers=0).history] == [1, 2]
+
+
+def test_odd_folders(root, tmp_path):
+    shutil.copytree(root / "stripes", tmp_path / "stripes")
+    (tmp_path / "stripes/train/a/9.png").symlink_to("nowhere.png")
+    with pytest.raises(ValueError, match=r"9\.png is not a readable image"):
+        fit(tmp_path, tmp_path / "run", recipe(batch=15), workers=0)
+    for file in (tmp_path / "stripes/val").rglob("*.png"):
+        file.write_bytes(b"")
+    with pytest.raises(ValueError, match="not one of the test images can be read"):
+        fit(tmp_path, tmp_path / "skip", recipe(batch=15, data=replace(recipe().data, corrupt="skip")), workers=0)
+    with pytest.raises(ValueError, match=r"data\.channels=1: images of a folder are read in colour"):
+        feed(root, recipe(data=replace(recipe().data, channels=1)))
+    with pytest.raises(ValueError, match=r"augment\.randaugment='rund-m9' is not in timm's notation"):
+        feed(root, recipe(augment=replace(recipe().augment, randaugment="rund-m9")))
+    with pytest.raises(ValueError, match="batch=4 is too few for 5 processes"):
+        feed(root, recipe(), world=World(CPU.device, 0, 5))

@@ -144,3 +144,40 @@ def test_a_file_with_another_field_is_refused_with_its_place():
         Recipe.from_dict({key: value for key, value in values.items() if key != "epochs"})
     with pytest.raises(ValueError, match=r"recipe\.net must be a table"):
         Recipe.from_dict(values | {"net": "lenet"})
+
+
+@pytest.mark.parametrize(
+    ("part", "values", "message"),
+    [
+        ("optim", {"lr": float("nan")}, r"optim\.lr=nan: must be a finite number"),
+        ("optim", {"lr": -0.1}, r"optim\.lr=-0\.1: must be greater than 0"),
+        ("optim", {"momentum": 2.0}, r"optim\.momentum=2\.0: must be from 0 to below 1"),
+        ("optim", {"name": "bort-a", "momentum": 0.7}, r"bort-a has none of its own"),
+        ("optim", {"every": 0}, r"optim\.every=0: must be 1 or more"),
+        ("optim", {"name": "sgd", "constraint": 0.0, "every": 2}, "sgd has no penalty"),
+        ("optim", {"clip": -1.0}, r"optim\.clip=-1\.0: must be greater than 0, or None"),
+        ("optim", {"clip": "x"}, r"optim\.clip='x': must be of type float"),
+        ("optim", {"warmup_epochs": -2}, "must be 0 or more"),
+        ("optim", {"schedule": "linear"}, "choose one of 'constant', 'cosine'"),
+        ("optim", {"groups": "x"}, "choose one of 'all', 'modules'"),
+        ("augment", {"splits": 1, "crop_and_flip": True}, "augment.splits=1: 0, or 2 and more"),
+        ("augment", {"erase": 7.0, "crop_and_flip": True}, "a probability is from 0 to 1"),
+        ("net", {"width": 0.0}, r"net\.width=0\.0"),
+        ("data", {"classes": 0}, r"data\.classes=0: must be 1 or more"),
+        ("", {"smoothing": -1.0}, r"smoothing=-1\.0"),
+        ("", {"loss": "mse"}, "loss='mse': choose one of 'cross-entropy', 'jsd', 'bce'"),
+        ("", {"precision": "fp16"}, "precision='fp16'"),
+        ("", {"name": "../up"}, "a recipe's name is the name of a folder"),
+        ("", {"epochs": True}, "epochs=True: must be of type int"),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
+)
+def test_odd_values_are_refused_by_name(part, values, message):
+    """In Python as in a file."""
+    recipe = get("mnist-lenet-bort-s")
+    with pytest.raises(ValueError, match=message):
+        replace(recipe, **({part: replace(getattr(recipe, part), **values)} if part else values))
+    written = recipe.to_dict()
+    (written[part] if part else written).update(values)
+    with pytest.raises(ValueError, match=message):
+        Recipe.from_dict(written)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from typing import Any
 
 
 def main() -> None:
     """The `bort` command."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # λ and σ on a terminal without them
     try:
         import tyro
     except ImportError:

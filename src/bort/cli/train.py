@@ -72,7 +72,7 @@ def train(arguments: list[str]) -> None:
 
 def _resolve(name: str) -> tuple[Recipe, Path]:
     path = Path(name)
-    if path.is_dir():
+    if name not in recipes.names() and path.is_dir():
         return recipe_of(path), path
     if path.suffix == ".json":
         recipe = recipe_of(path)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,9 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from bort import penalty
-from bort._patches import layer_inputs
 from bort._table import table
-from bort.optim._linear import LinearMap, linear_maps
+from bort.measure._inputs import Use, uses_of
+from bort.measure._layers import Comprehensibility, comprehensibility, reconstruction_ratio
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,17 @@ class LayerAudit:
     gram_off_diagonal: float
     """Root mean square of its other entries: 0 on the constraint."""
     residual: float
+    floor: float
+    """What a wide layer's ratio cannot get under for inputs without preferred directions: √(1 − out/in); 0 if it is tall.
+    Real inputs lie in few directions, so real ratios can be lower."""
     ratio: float | None
     """‖z − Wᵀ(Wz)‖ / ‖z‖ over the layer's inputs z (section 4.2), None without data."""
+    cosine: float | None
+    """Comprehensibility (Definition 1): mean cosine of a weight with the patches that excite it most, None without data."""
+    claim: float | None
+    """What activations alone would claim it to be, see :class:`Comprehensibility`."""
+    agreement: float | None
+    """Rank correlation of the two over the rows."""
 
 
 @dataclass(frozen=True)
@@ -59,8 +68,20 @@ class Audit:
         raise KeyError(f"no layer {name!r}; there are {', '.join(layer.name for layer in self.layers)}")
 
     def __str__(self) -> str:
-        header = ("layer", "matrix", "invertible", "σ", "‖row‖", "Gram diag", "off-diag", "residual", "ratio")
-        rows = [
+        return table(_HEADER, self._rows(), right=range(5, len(_HEADER)))
+
+    def markdown(self) -> str:
+        """The same table for a README or a report."""
+        lines = [_HEADER, ["---"] * len(_HEADER), *self._rows()]
+        return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+
+    def to_dict(self) -> list[dict[str, Any]]:
+        """Plain values, for JSON; None where a number does not exist."""
+        layers = [dataclasses.asdict(layer) for layer in self]
+        return [{key: None if value != value else value for key, value in layer.items()} for layer in layers]
+
+    def _rows(self) -> list[tuple[str, ...]]:
+        return [
             (
                 layer.name,
                 _shape(layer),
@@ -70,11 +91,20 @@ class Audit:
                 f"{layer.gram_diagonal:.3f}",
                 f"{layer.gram_off_diagonal:.4f}",
                 f"{layer.residual:.3f}",
-                _ratio(layer),
+                _number(layer.ratio),
+                f"{layer.floor:.2f}" if layer.floor else "–",
+                _number(layer.cosine),
+                _number(layer.claim),
+                _number(layer.agreement),
             )
             for layer in self
         ]
-        return table(header, rows, right=(5, 6, 7, 8))
+
+
+_HEADER = (
+    *("layer", "matrix", "invertible", "σ", "‖row‖", "Gram diag", "off-diag", "residual"),
+    *("ratio", "floor", "cosine", "claim", "agreement"),
+)
 
 
 def compare(audits: dict[str, Audit]) -> str:
@@ -83,7 +113,7 @@ def compare(audits: dict[str, Audit]) -> str:
     columns: dict[str, Callable[[LayerAudit], str]] = {
         "σ": lambda layer: _range(layer.sigma),
         "residual": lambda layer: f"{layer.residual:.3f}",
-        "ratio": _ratio,
+        "ratio": lambda layer: _number(layer.ratio),
     }
     header = ["layer", "matrix", "invertible", *(f"{what} {name}" for what in columns for name in audits)]
     rows = [
@@ -102,20 +132,19 @@ def compare(audits: dict[str, Audit]) -> str:
 def audit(model: nn.Module, x: Tensor | None = None) -> Audit:
     """What is true of each linear map of a model: shape, singular values, bounds, Gram matrix, reconstruction.
 
-    With a batch of inputs ``x`` the model is run once, in eval mode, and the reconstruction ratio of each layer is
-    measured on what that layer really receives. The model is left as it was: modes, gradients, hooks.
+    With a batch of inputs ``x`` the model is run, in eval mode, and the reconstruction ratio and the comprehensibility of
+    each layer are measured on what that layer really receives. The model is left as it was: modes, gradients, hooks.
     """
-    uses: list[Use] = [(p, name, module, linear) for name, p, module, linear in linear_maps(model)]
-    ratios = {} if x is None else _ratios(model, x, uses)
-    first = {p: (name, linear) for p, name, _, linear in reversed(uses)}  # a shared weight goes by its first name
-    return Audit(tuple(_layer(name, p, linear, ratios.get(p)) for p, (name, linear) in reversed(first.items())))
+    ratios = {} if x is None else reconstruction_ratio(model, x)
+    similar = {} if x is None else comprehensibility(model, x)
+    first: dict[Tensor, Use] = {}  # a shared weight goes by its first name
+    for use in uses_of(model):
+        first.setdefault(use.weight, use)
+    return Audit(tuple(_layer(use, ratios.get(use.name), similar.get(use.name)) for use in first.values()))
 
 
-Use = tuple[Tensor, str, nn.Module, LinearMap]
-"""A weight in one of the modules that use it."""
-
-
-def _layer(name: str, p: Tensor, linear: LinearMap, ratio: float | None) -> LayerAudit:
+def _layer(use: Use, ratio: float | None, similar: Comprehensibility | None) -> LayerAudit:
+    name, p, _, linear = use
     # float64 on the CPU: eigenvalues of a Gram matrix carry half the digits of the singular values they are squares of.
     w = penalty.matrices(p.detach().cpu().double(), blocks=linear.blocks, transposed=linear.transposed)
     e = penalty.defect(w, 0.0, "full")
@@ -134,41 +163,12 @@ def _layer(name: str, p: Tensor, linear: LinearMap, ratio: float | None) -> Laye
         gram_diagonal=diagonal.mean().item(),
         gram_off_diagonal=math.sqrt(max(0.0, off.item()) / max(1, linear.blocks * k * (k - 1))),
         residual=penalty.residual(p.detach(), blocks=linear.blocks, transposed=linear.transposed).item(),
+        floor=math.sqrt(max(0, w.shape[-1] - w.shape[-2]) / w.shape[-1]),
         ratio=ratio,
+        cosine=None if similar is None else similar.cosine.mean().item(),
+        claim=None if similar is None else similar.claim.mean().item(),
+        agreement=None if similar is None else similar.agreement,
     )
-
-
-def _ratios(model: nn.Module, x: Tensor, uses: list[Use]) -> dict[Tensor, float]:
-    """‖z − Wᵀ(Wz)‖ / ‖z‖ over all inputs of each weight, measured in forward hooks; a reused one counts every use."""
-    sums: dict[Tensor, list[Tensor]] = {p: [] for p, *_ in uses}
-
-    def watch(p: Tensor, linear: LinearMap) -> Callable[[nn.Module, tuple[Any, ...], dict[str, Any]], None]:
-        w = penalty.matrices(p.detach(), blocks=linear.blocks, transposed=linear.transposed)
-
-        def hook(module: nn.Module, inputs: tuple[Any, ...], named: dict[str, Any]) -> None:
-            given = inputs[0] if inputs else next(iter(named.values()), None)
-            if not isinstance(given, Tensor) or not given.is_floating_point():
-                return
-            for z in layer_inputs(module, given.detach().to(w.dtype), linear):  # (blocks, in, samples), image by image
-                error = z - w.mT @ (w @ z)
-                sums[p].append(torch.stack([error.double().square().sum(), z.double().square().sum()]))
-
-        return hook
-
-    training = {module: module.training for module in model.modules()}
-    with ExitStack() as stack:
-        for p, name, module, linear in uses:
-            if isinstance(module, nn.MultiheadAttention) and not name.endswith("in_proj_weight"):
-                continue  # separate projections of keys and values, whose inputs are other than the module's first
-            stack.callback(module.register_forward_pre_hook(watch(p, linear), with_kwargs=True).remove)
-        try:
-            model.eval()
-            model(x)
-        finally:
-            for module, mode in training.items():
-                module.training = mode
-    totals = {p: torch.stack(parts).sum(dim=0).tolist() for p, parts in sums.items() if parts}
-    return {p: math.sqrt(error / size) for p, (error, size) in totals.items() if size}
 
 
 def _shape(layer: LayerAudit) -> str:
@@ -179,5 +179,5 @@ def _range(ends: tuple[float, float]) -> str:
     return f"{ends[0]:.2f} … {ends[1]:.2f}"
 
 
-def _ratio(layer: LayerAudit) -> str:
-    return "–" if layer.ratio is None else f"{layer.ratio:.2f}"
+def _number(value: float | None) -> str:
+    return "–" if value is None or value != value else f"{value:.2f}"

@@ -40,13 +40,11 @@ def save(folder: Path, step: int, state: Any, keep: int = 3) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         sweep(folder)
-        place = folder / f"step-{step:09d}"
+        place = _free(folder, step)
         scratch = folder / f"{_WRITING}{step:09d}-{os.getpid()}"
         scratch.mkdir()
         try:
             _write(scratch, step, state)
-            if place.exists():
-                shutil.rmtree(place)  # the same step again, after a resume
             os.replace(scratch, place)
             _flush(folder)
         except BaseException:
@@ -56,7 +54,7 @@ def save(folder: Path, step: int, state: Any, keep: int = 3) -> Path:
         raise OSError(
             error.errno, f"no checkpoint of step {step} in {folder}: {error.strerror or error}; earlier ones are intact"
         ) from error
-    for old in _found(folder)[:-keep]:
+    for old in [path for path in _found(folder) if path != place][: -keep + 1 or None]:
         shutil.rmtree(old, ignore_errors=True)
     return place
 
@@ -109,6 +107,20 @@ def sweep(folder: Path) -> None:
     """Remove what a killed process has left half written."""
     for path in folder.glob(f"{_WRITING}*"):
         shutil.rmtree(path, ignore_errors=True)
+
+
+def set_aside(folder: Path, newest: Path) -> None:
+    """Rename what is newer than the checkpoint that a run goes on from: it is damaged, and must not outlive good ones."""
+    for path in _found(folder):
+        if path.name > newest.name:
+            os.replace(path, path.with_name(f"damaged-{path.name}-{os.getpid()}"))
+
+
+def _free(folder: Path, step: int) -> Path:
+    """A name that is not taken and sorts last: a step is saved again when its epoch has been recorded."""
+    name = f"step-{step:09d}"
+    taken = {path.name for path in folder.glob(f"{name}*")}
+    return folder / next(each for each in (name, *(f"{name}-{i:03d}" for i in range(1, 1000))) if each not in taken)
 
 
 def _found(folder: Path) -> list[Path]:

@@ -37,6 +37,8 @@ def test(
         sums += torch.stack([best[:, 0].sum(), best.sum(), loss, loss.new_tensor(len(labels))]).double()
         pause()
     right, among_five, loss_sum, count = world.total(sums).tolist()
+    if not count:
+        raise ValueError("not one of the test images can be read")
     return {"accuracy": right / count, "top5": among_five / count, "test_loss": loss_sum / count}
 
 

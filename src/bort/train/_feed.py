@@ -47,6 +47,9 @@ class Feed(Protocol):
     def test(self, world: World) -> Iterator[tuple[Tensor, Tensor]]:
         """The test images and labels, on the device; in a world of several processes this one's share."""
 
+    def close(self) -> None:
+        """No more batches are wanted."""
+
 
 def order(count: int, seed: int, epoch: int) -> Tensor:
     """The order of the images in an epoch: drawn on the CPU, so that it is the same on every device."""
@@ -55,6 +58,11 @@ def order(count: int, seed: int, epoch: int) -> Tensor:
 
 def weight(mine: int, whole: int, world: World) -> float:
     return mine * world.size / whole
+
+
+def check_batch(recipe: Recipe, world: World) -> None:
+    if recipe.batch < world.size:
+        raise ValueError(f"batch={recipe.batch} is too few for {world.size} processes: give each at least one image")
 
 
 class MemoryFeed:
@@ -70,12 +78,11 @@ class MemoryFeed:
                 f"{data.name} has images of {height}×{width} with {channels} channels in {data.classes} classes, the recipe "
                 f"data.image_size={wanted[1]}, data.channels={wanted[0]}, data.classes={recipe.data.classes}"
             )
+        check_batch(recipe, world)
         self._data = data.to(world.device)
         self._recipe, self._world, self._memory_format = recipe, world, memory_format
         count, tail = divmod(len(data.train_images), recipe.batch)
         self.per_epoch = count + (tail >= world.size)  # fewer images than processes in the last batch: left out
-        if not self.per_epoch:
-            raise ValueError(f"{data.name} has {len(data.train_images)} images: too few for {world.size} processes")
 
     def batches(self, epoch: int, start: int) -> Iterator[Batch]:
         world = self._world
@@ -93,6 +100,9 @@ class MemoryFeed:
         for start in range(world.rank, math.ceil(len(images) / size), world.size):
             part = slice(start * size, (start + 1) * size)
             yield self._normalise(images[part]), labels[part]
+
+    def close(self) -> None:
+        pass  # nothing to end
 
     def _normalise(self, images: Tensor) -> Tensor:
         return self._data.normalise(images).contiguous(memory_format=self._memory_format)

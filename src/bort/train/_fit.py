@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import os
 import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
 
 from bort.data import Dataset
 from bort.data import load as load_data
 from bort.train import _checkpoint, _state, recipes
 from bort.train._evaluate import measure, test
-from bort.train._faults import diagnose
+from bort.train._faults import check_weights, diagnose
 from bort.train._feed import Batch, Feed, MemoryFeed
 from bort.train._folder_feed import FolderFeed
 from bort.train._history import TensorBoard
@@ -24,6 +24,7 @@ from bort.train._progress import Progress
 from bort.train._recipe import Recipe
 from bort.train._run import Folder, Run, build, claimed, load
 from bort.train._runtime import Runtime
+from bort.train._setup import can_capture, wrapped
 from bort.train._signals import Interrupted, Request, watched
 from bort.train._step import CapturedStep, Step
 from bort.train._world import World, join, tuned
@@ -56,7 +57,7 @@ def fit(
     wanted = recipes.get(recipe) if isinstance(recipe, str) else recipe
     how = runtime or Runtime()
     path = Path(out)
-    with join(how.device) as world, watched() as request:
+    with watched() as request, join(how.device) as world:
         if world.is_first:
             with claimed(path, wanted, world.size, force=force) as folder:
                 _Training(wanted, how, world, folder, request, on_step, force=force).run()
@@ -91,20 +92,23 @@ class _Training:
         self.sharded = runtime.parallel == "fsdp2" and world.size > 1
         torch.manual_seed(recipe.seed)
         self.net = build(recipe).to(world.device, memory_format=memory_format)  # type: ignore[call-overload]
-        model = self._parallel()
+        model = wrapped(self.net, runtime, world, sharded=self.sharded)
         self.optimizer = optimizer_for(recipe.optim, self.net, world.device)
         for group in self.optimizer.param_groups:
             group["initial_lr"] = recipe.optim.lr  # what the stability guard judges a warm-up by
         clip = recipe.optim.clip
         self.plain = Step(model, self.optimizer, loss_for(recipe), self.feed, world.device, autocast, clip)
-        self.step = CapturedStep(self.plain) if self._can_capture() else self.plain
+        self.step = CapturedStep(self.plain) if can_capture(recipe, runtime, world, self.feed) else self.plain
         torch.manual_seed(recipe.seed + world.rank)  # from here on chance is each process's own
 
         self.steps, self.recorded, self.images, self.seconds = 0, 0, 0, 0.0
         self.fingerprint = data.fingerprint
         self.saved_step, self.good_before = (-1, -1), 0
         self.last_save = self.begun = time.monotonic()
+        self.board = None
         self._resume(force=force)
+        if runtime.tensorboard and world.is_first:
+            self.board = TensorBoard(folder.path / "tensorboard", self.steps)
         if world.is_first:
             precision = "bfloat16" if autocast else "float32"
             facts = {
@@ -114,7 +118,6 @@ class _Training:
                 "from_step": self.steps,
             }
             folder.start(recipe, facts | {"data": {"name": data.name, "fingerprint": data.fingerprint}})
-        self.board = TensorBoard(folder.path / "tensorboard") if runtime.tensorboard and world.is_first else None
 
     def run(self) -> None:
         recipe, per_epoch = self.recipe, self.feed.per_epoch
@@ -123,7 +126,7 @@ class _Training:
             # Trying takes seconds. For LeNet and ACNN-Small it found nothing better than what cuDNN chooses by itself.
             is_long = isinstance(self.feed, FolderFeed)
             with tuned(is_long), Progress(recipe.name, recipe.epochs, per_epoch, recipe.batch, shown=shown) as progress:
-                if self.recorded == recipe.epochs:
+                if self.recorded >= recipe.epochs:
                     progress.say(f"{recipe.name}  is complete already: {recipe.epochs} epochs")
                 elif self.steps:
                     progress.say(f"{recipe.name}  going on after step {self.steps} of {recipe.epochs * per_epoch}")
@@ -131,6 +134,7 @@ class _Training:
                     self._train_epoch(progress)
                     self._record(progress)
         finally:
+            self.feed.close()
             if self.board is not None:
                 self.board.close()
         self._save(unless_there=True)
@@ -168,10 +172,13 @@ class _Training:
 
     def _pause(self, *, agree: bool = False) -> None:
         """Where a step has ended: stop if asked to, save if it is time."""
-        due = self.runtime.save_steps is not None and self.steps % self.runtime.save_steps == 0
+        # A step that ends an epoch is saved when the epoch has been recorded.
+        ends = self.steps == (self.recorded + 1) * self.feed.per_epoch
+        due = self.runtime.save_steps is not None and self.steps % self.runtime.save_steps == 0 and not ends
         late = time.monotonic() - self.last_save > self.runtime.save_seconds
         if self.world.size > 1:
-            if self.steps % _AGREE_STEPS and not due and not agree:
+            often = 1 if isinstance(self.feed, FolderFeed) else _AGREE_STEPS  # steps out of folders are slow
+            if self.steps % often and not due and not agree:
                 return
             late, asked = self.world.any(late), self.world.any(bool(self.request.number))
         else:
@@ -183,28 +190,29 @@ class _Training:
 
     def _record(self, progress: Progress) -> None:
         """After an epoch: test, measure, write down."""
+        check_weights(self.net, f"step {self.steps}")
+        self._same_buffers()
         tested = test(self.net, self.feed, self.world, self.plain.autocast, self.sharded, self._pause_test)
         layers = measure(self.net, self.world.device)
-        loss_sum, images = self.world.total(
-            torch.stack([self.plain.loss_sum, torch.tensor(self.images, dtype=torch.float64, device=self.world.device)])
-        ).tolist()
+        loss_sum, images, skipped = self._totals()
         seconds = self._seconds()
         record: dict[str, Any] = {
             "epoch": self.recorded + 1,
             "step": self.steps,
             "loss": loss_sum / images,
             **tested,
-            "lr": self.optimizer.param_groups[0]["lr"],
+            "lr": rate(self.recipe, self.steps - 1, self.feed.per_epoch),
             "residual": max(layer["residual"] for layer in layers.values()),
             "sigma": [
                 min(layer["sigma"][0] for layer in layers.values()),
                 max(layer["sigma"][1] for layer in layers.values()),
             ],
             "layers": layers,
-            "skipped": self.feed.skipped,
+            "skipped": round(skipped),
             "seconds": seconds,
         }
         if self.world.is_first:
+            self.folder.require()
             self.folder.history.add(record)
             if self.board is not None:
                 self.board.add(record)
@@ -219,22 +227,28 @@ class _Training:
             self._save(unless_there=True)
             raise Interrupted(self.request.number, self.steps, self.folder.checkpoints)
 
-    def _save(self, *, unless_there: bool = False) -> None:
+    def _save(self, *, unless_there: bool = False, keep: int | None = None) -> None:
         if unless_there and self.saved_step == (self.steps, self.recorded):
             return
         self._look()
+        check_weights(self.net, f"step {self.steps}")
+        self._same_buffers()
+        loss_sum, images, skipped = self._totals()
         state = _state.capture(self.net, self.optimizer, self.world, sharded=self.sharded)
         state |= {
             "steps": self.steps,
             "recorded": self.recorded,
-            "images": self.images,
-            "loss_sum": self.plain.loss_sum,
-            "skipped": self.feed.skipped,
+            "images": round(images),
+            "loss_sum": loss_sum,
+            "skipped": round(skipped),
             "seconds": self._seconds(),
+            "per_epoch": self.feed.per_epoch,
+            "optim": [self.recipe.optim.name, self.recipe.optim.groups],
             "fingerprint": self.fingerprint,
         }
         if self.world.is_first:
-            _checkpoint.save(self.folder.checkpoints, self.steps, state, self.runtime.keep)
+            self.folder.require()
+            _checkpoint.save(self.folder.checkpoints, self.steps, state, keep or self.runtime.keep)
         self.last_save = time.monotonic()
         self.saved_step = (self.steps, self.recorded)
 
@@ -243,10 +257,12 @@ class _Training:
         if self.world.is_first:
             found = _checkpoint.load(self.folder.checkpoints)
             path = found.path if found else None
+            if path is not None:
+                _checkpoint.set_aside(self.folder.checkpoints, path)
         path = self.world.from_first(path)
         if path is None:
-            if self.world.is_first:
-                self.folder.history.keep(0)
+            if self.world.is_first and self.folder.history.keep(0) is not None and self.folder.checkpoints.exists():
+                warnings.warn(f"{self.folder.path} has no checkpoint: the run begins again", stacklevel=4)
             return
         state = found.state if self.world.is_first and found else _checkpoint.read(path).state
         if state["fingerprint"] != self.fingerprint and not force:
@@ -254,48 +270,41 @@ class _Training:
                 f"{self.recipe.data.name} is not the data that the run in {self.folder.path} was started with (SHA-256 "
                 f"{self.fingerprint[:12]}…, it was {state['fingerprint'][:12]}…). Bring the old data back, or --force"
             )
-        _state.restore(state, self.net, self.optimizer, self.world, sharded=self.sharded)
-        self.steps, self.recorded, self.images = state["steps"], state["recorded"], state["images"]
-        self.seconds, self.feed.skipped, self.good_before = state["seconds"], state["skipped"], state["steps"]
-        self.plain.loss_sum.copy_(state["loss_sum"])
+        moments = state["optim"] == [self.recipe.optim.name, self.recipe.optim.groups]
+        if not moments:
+            warnings.warn("forced to another optimizer: its moments begin at 0", stacklevel=4)
+        _state.restore(state, self.net, self.optimizer, self.world, sharded=self.sharded, moments=moments)
+        self.steps, self.recorded, self.seconds = state["steps"], state["recorded"], state["seconds"]
+        if self.world.is_first:  # sums over all processes
+            self.images, self.feed.skipped = state["images"], state["skipped"]
+            self.plain.loss_sum.fill_(state["loss_sum"])
+        if state["per_epoch"] != self.feed.per_epoch:
+            warnings.warn("forced to another length of an epoch: the one under way begins again", stacklevel=4)
+            self.steps, self.images = self.recorded * self.feed.per_epoch, 0
+            self.plain.loss_sum.zero_()
+            self._save(keep=1)  # steps are numbered anew: no older number may be taken for a newer one
+        self.good_before = self.steps
         self.saved_step = (self.steps, self.recorded)
         if self.world.is_first:
             self.folder.history.keep(self.recorded)
+
+    def _totals(self) -> list[float]:
+        """Loss × images, images and skipped images of all processes; in one, to the bit what it has."""
+        mine = [self.plain.loss_sum.item(), float(self.images), float(self.feed.skipped)]
+        return (
+            mine
+            if self.world.size == 1
+            else self.world.total(torch.tensor(mine, dtype=torch.float64, device=self.world.device)).tolist()
+        )
+
+    def _same_buffers(self) -> None:
+        """Running statistics differ between processes; the first one's are tested and saved."""
+        if self.world.size > 1:
+            for buffer in self.net.buffers():
+                torch.distributed.broadcast(buffer, 0)
 
     def _mean_loss(self) -> float:
         return self.plain.loss_sum.item() / max(1, self.images)
 
     def _seconds(self) -> float:
         return self.seconds + time.monotonic() - self.begun
-
-    def _parallel(self) -> nn.Module:
-        """The network as the loop calls it: compiled, replicated or sharded. ``self.net`` stays the one with the names."""
-        if self.sharded:
-            from torch.distributed.fsdp import fully_shard
-
-            for child in self.net.children():
-                if any(True for _ in child.parameters()):
-                    fully_shard(child)
-            fully_shard(self.net)
-        model: nn.Module = self.net
-        if self.runtime.compile:
-            model = torch.compile(self.net)  # type: ignore[assignment]
-        if self.world.size > 1 and not self.sharded:
-            from torch.nn.parallel import DistributedDataParallel
-
-            model = DistributedDataParallel(model)
-        return model
-
-    def _can_capture(self) -> bool:
-        optim = self.recipe.optim
-        return (
-            self.runtime.graphs
-            and self.world.device.type == "cuda"
-            and self.world.size == 1
-            and isinstance(self.feed, MemoryFeed)
-            and optim.name in ("sgd", "bort-s")
-            and optim.schedule == "constant"
-            and not optim.warmup_epochs
-            and optim.every == 1
-            and not self.runtime.compile
-        )

@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader
 from torch.utils.data import Dataset as TorchDataset
 
 from bort.data import Folder
-from bort.train._feed import Batch, order, weight
+from bort.train._feed import Batch, check_batch, order, weight
 from bort.train._recipe import Recipe
 from bort.train._runtime import Runtime
 from bort.train._seeded import seeded
@@ -31,13 +31,16 @@ _TEST_BATCH = 256
 Key = tuple[int, int]
 """(epoch, which image)"""
 Sample = tuple[Tensor, int] | str
-"""Views (splits, C, H, W) and a label, or the path of an image that could not be read."""
+"""Views (splits, C, H, W) and a label, or what is wrong with an image that could not be read."""
 
 
 class FolderFeed:
     def __init__(
         self, data: Folder, recipe: Recipe, runtime: Runtime, world: World, memory_format: torch.memory_format
     ) -> None:
+        if recipe.data.channels != 3:
+            raise ValueError(f"data.channels={recipe.data.channels}: images of a folder are read in colour, 3 channels")
+        check_batch(recipe, world)
         if data.classes != recipe.data.classes:
             raise ValueError(
                 f"{data.root} has {data.classes} classes, the recipe data.classes={recipe.data.classes}: "
@@ -61,9 +64,10 @@ class FolderFeed:
         mine = [whole[world.rank :: world.size].tolist() for whole in wholes]
         keys = [[(epoch, index) for index in part] for part in mine[start:]]
         for number, (images, labels, bad) in enumerate(self._load(self._train, keys), start):
+            self._refuse(bad)
             self.skipped += len(bad)
             if not len(labels):
-                raise ValueError(f"not one image of batch {number} of epoch {epoch + 1} can be read, first {bad[0]}")
+                raise ValueError(f"not one image of batch {number} of epoch {epoch + 1} can be read, first: {bad[0]}")
             if self._mix is not None:
                 with seeded(self._recipe.seed, "mix", epoch, number, world.rank):
                     images, labels = self._mix(images[: len(images) // 2 * 2], labels[: len(labels) // 2 * 2])
@@ -83,10 +87,27 @@ class FolderFeed:
         count = math.ceil(len(self._test.files) / _TEST_BATCH)
         parts = [range(k * _TEST_BATCH, min((k + 1) * _TEST_BATCH, len(self._test.files))) for k in range(count)]
         keys = [[(0, index) for index in part] for part in parts[world.rank :: world.size]]
+        skipped = 0
         for images, labels, bad in self._load(self._test, keys):
-            self.skipped += len(bad)
+            self._refuse(bad)
+            skipped += len(bad)
             if len(labels):
                 yield self.read(Batch(images, labels, None, len(labels), 1.0))
+        self.skipped += skipped  # a test that is interrupted will be done again
+
+    def close(self) -> None:
+        """End the workers. They ignore SIGTERM, by which multiprocessing would end them, and wait for ever."""
+        for loader, _ in self._loaders.values():
+            iterator: Any = loader._iterator
+            if iterator is not None and self._workers:
+                iterator._shutdown_workers()
+                for worker in iterator._workers:
+                    worker.kill()
+        self._loaders.clear()
+
+    def _refuse(self, bad: list[str]) -> None:
+        if bad and self._recipe.data.corrupt == "stop":
+            raise ValueError(f"{bad[0]}. Remove it, or leave such images out: --data.corrupt skip")
 
     def _load(self, samples: _Samples, keys: list[list[Key]]) -> Iterator[tuple[Tensor, Tensor, list[str]]]:
         """The workers of a data set are started once; what they are to read changes."""
@@ -113,7 +134,7 @@ class _Samples(TorchDataset[Sample]):
         self, data: Folder, files: list[tuple[str, int]], recipe: Recipe, views: Callable[[Image], Tensor]
     ) -> None:
         self.files, self._data, self._views = files, data, views
-        self._seed, self._stop = recipe.seed, recipe.data.corrupt == "stop"
+        self._seed = recipe.seed
 
     def __getitem__(self, key: Key) -> Sample:
         epoch, index = key
@@ -121,9 +142,7 @@ class _Samples(TorchDataset[Sample]):
         try:
             image = self._data.read(file)
         except ValueError as error:
-            if self._stop:
-                raise ValueError(f"{error}. Remove it, or leave such images out: --data.corrupt skip") from error
-            return file
+            return str(error)  # said by the parent: what a worker raises comes with thirty lines around it
         with seeded(self._seed, "image", epoch, index):
             return self._views(image), label
 
@@ -155,7 +174,12 @@ class _TrainingViews:
             "re_mode": "pixel",
             "separate": True,
         }
-        self._crop, self._change, self._finish = create_transform(size, **options, re_prob=augment.erase)
+        try:
+            self._crop, self._change, self._finish = create_transform(size, **options, re_prob=augment.erase)
+        except (AssertionError, KeyError, ValueError) as error:
+            raise ValueError(
+                f"augment.randaugment={augment.randaugment!r} is not in timm's notation, such as rand-m9-mstd0.5 ({error!r})"
+            ) from error
         *_, self._finish_clean = create_transform(size, **options)
         self._splits = augment.splits
 

@@ -18,11 +18,14 @@ class History:
     def read(self) -> list[dict[str, Any]]:
         if not self._path.exists():
             return []
+        lines = self._path.read_text().splitlines()
         records = []
-        for line in self._path.read_text().splitlines():
+        for number, line in enumerate(lines, start=1):
             try:
                 records.append(json.loads(line))
-            except ValueError:
+            except ValueError as error:
+                if number < len(lines):
+                    raise ValueError(f"{self._path}, line {number}, is damaged: {error}") from error
                 break  # the line that a kill cut off
         return records
 
@@ -30,30 +33,41 @@ class History:
         """The first ``count`` records, and only they stay."""
         records = self.read()[:count]
         if self._path.exists():
-            scratch = self._path.with_suffix(".writing")
-            scratch.write_text("".join(json.dumps(record) + "\n" for record in records))
-            os.replace(scratch, self._path)
+            write_whole(self._path, "".join(json.dumps(record) + "\n" for record in records))
         return records
 
     def add(self, record: dict[str, Any]) -> None:
         try:
             with self._path.open("a") as stream:
                 stream.write(json.dumps(record) + "\n")
+                stream.flush()
+                os.fsync(stream.fileno())  # a checkpoint will count on it
         except OSError as error:
             raise OSError(
                 error.errno, f"cannot write {self._path}: {error.strerror}; checkpoints are intact"
             ) from error
 
 
+def write_whole(file: Path, text: str) -> None:
+    """The whole text, or the file as it was."""
+    scratch = file.with_suffix(".writing")
+    try:
+        scratch.write_text(text)
+        os.replace(scratch, file)
+    except OSError as error:
+        scratch.unlink(missing_ok=True)
+        raise OSError(error.errno, f"cannot write {file}: {error.strerror}") from error
+
+
 class TensorBoard:
     """Curves for TensorBoard. If it fails (a full disk, a vanished folder) training goes on without it, with one warning."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, step: int = 0) -> None:
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError as error:
             raise ImportError("tensorboard=True needs TensorBoard: pip install tensorboard") from error
-        self._writer: Any = self._try(lambda: SummaryWriter(str(folder)))
+        self._writer: Any = self._try(lambda: SummaryWriter(str(folder), purge_step=step))
 
     def add(self, record: dict[str, Any]) -> None:
         def write() -> None:

@@ -67,8 +67,9 @@ class Progress:
     def _speed(self, step: int) -> str:
         done = step - (self._first_step or 0)
         per_step = (time.monotonic() - self._begun) / max(1, done)
-        left = time.strftime("%H:%M:%S", time.gmtime(per_step * (self._epochs * self._per_epoch - step)))
-        return f"{self._batch / per_step:,.0f} images/s  ETA {left}"
+        seconds = int(per_step * max(0, self._epochs * self._per_epoch - step))
+        days, hours = f"{seconds // 86400} d " if seconds >= 86400 else "", seconds % 86400 // 3600
+        return f"{self._batch / per_step:,.0f} images/s  ETA {days}{hours:02d}:{seconds % 3600 // 60:02d}:{seconds % 60:02d}"
 
     def _start(self) -> None:
         from rich.progress import BarColumn, TextColumn
@@ -86,6 +87,8 @@ class Progress:
         try:
             show()
             sys.stdout.flush()
+        except UnicodeEncodeError:
+            return  # a terminal without these signs misses a line
         except (OSError, ValueError):  # closed pipe, vanished terminal, closed file
             self._silent = True
             self._bar = None
@@ -103,11 +106,10 @@ def _console() -> Any:
 
 
 def _to_nowhere() -> None:
-    """Python itself writes to the standard streams at exit, and would end with an error if they are gone."""
+    """Python itself writes to the standard output at exit, and would end with an error if it is gone."""
     try:
         nowhere = os.open(os.devnull, os.O_WRONLY)
-        for stream in (sys.stdout, sys.stderr):
-            os.dup2(nowhere, stream.fileno())
+        os.dup2(nowhere, sys.stdout.fileno())
         os.close(nowhere)
     except (OSError, ValueError, AttributeError):
         pass  # a stream without a file behind it: nothing to turn

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args, get_origin, get_type_hints
-
-OPTIMIZERS = ("sgd", "bort-s", "adamw", "bort-a", "lamb", "bort-l")
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 
 @dataclass(frozen=True)
@@ -20,6 +20,12 @@ class Net:
     drop_path: float = 0.0
     """The largest rate of stochastic depth, for networks of timm that have it."""
 
+    def __post_init__(self) -> None:
+        check_fields(self, "net")
+        require(self.width > 0, f"net.width={self.width}: must be greater than 0, 1 is the paper's")
+        require(self.narrowest >= 1, f"net.narrowest={self.narrowest}: must be 1 or more")
+        require(0 <= self.drop_path < 1, f"net.drop_path={self.drop_path}: must be from 0 to below 1")
+
 
 @dataclass(frozen=True)
 class Data:
@@ -32,6 +38,11 @@ class Data:
     classes: int = 10
     corrupt: Literal["stop", "skip"] = "stop"
     """What a folder's image that cannot be read does: end the run with its name, or be left out and counted."""
+
+    def __post_init__(self) -> None:
+        check_fields(self, "data")
+        for name in ("image_size", "channels", "classes"):
+            require(getattr(self, name) >= 1, f"data.{name}={getattr(self, name)}: must be 1 or more")
 
 
 @dataclass(frozen=True)
@@ -50,6 +61,13 @@ class Augment:
     """Augmentation splits: one clean image and splits − 1 augmented ones in a batch; 0: none."""
     crop_and_flip: bool = False
     """Random resized crops and flips, as everybody trains on ImageNet."""
+
+    def __post_init__(self) -> None:
+        check_fields(self, "augment")
+        for name in ("mixup", "cutmix", "color_jitter"):
+            require(getattr(self, name) >= 0, f"augment.{name}={getattr(self, name)}: must be 0 or more")
+        require(0 <= self.erase <= 1, f"augment.erase={self.erase}: a probability is from 0 to 1")
+        require(self.splits == 0 or self.splits >= 2, f"augment.splits={self.splits}: 0, or 2 and more")
 
 
 @dataclass(frozen=True)
@@ -74,6 +92,19 @@ class Optim:
     clip: float | None = None
     """Largest norm of the gradient."""
 
+    def __post_init__(self) -> None:
+        check_fields(self, "optim")
+        has_momentum, is_bort = self.name in ("sgd", "bort-s"), self.name.startswith("bort")
+        require(self.lr > 0, f"optim.lr={self.lr}: must be greater than 0")
+        require(0 <= self.momentum < 1, f"optim.momentum={self.momentum}: must be from 0 to below 1")
+        require(has_momentum or not self.momentum, f"optim.momentum={self.momentum}: {self.name} has none of its own")
+        require(self.weight_decay >= 0, f"optim.weight_decay={self.weight_decay}: must be 0 or more")
+        require(self.constraint >= 0, f"optim.constraint={self.constraint}: must be 0 or more")
+        require(self.every >= 1, f"optim.every={self.every}: must be 1 or more")
+        require(is_bort or self.every == 1, f"optim.every={self.every}: {self.name} has no penalty")
+        require(self.warmup_epochs >= 0, f"optim.warmup_epochs={self.warmup_epochs}: must be 0 or more")
+        require(self.clip is None or self.clip > 0, f"optim.clip={self.clip}: must be greater than 0, or None")
+
 
 @dataclass(frozen=True)
 class Paper:
@@ -82,6 +113,9 @@ class Paper:
     table: str
     top1: float
     top5: float | None = None
+
+    def __post_init__(self) -> None:
+        check_fields(self, "paper")
 
 
 @dataclass(frozen=True)
@@ -105,42 +139,37 @@ class Recipe:
     paper: Paper | None = None
 
     def __post_init__(self) -> None:
-        is_bort = self.optim.name.startswith("bort")
-        if self.optim.name not in OPTIMIZERS:
+        check_fields(self, "recipe")
+        optim, augment, where = self.optim, self.augment, f"in recipe {self.name!r}"
+        if not self.name or self.name != self.name.strip() or "/" in self.name or self.name.startswith("."):
+            raise ValueError(f"name={self.name!r}: a recipe's name is the name of a folder")
+        require(
+            self.epochs >= 1 and self.batch >= 1,
+            f"epochs={self.epochs}, batch={self.batch} {where}: both must be 1 or more",
+        )
+        require(0 <= self.smoothing < 1, f"smoothing={self.smoothing} {where}: must be from 0 to below 1")
+        require(self.seed >= 0, f"seed={self.seed} {where}: must be 0 or more")
+        if optim.name.startswith("bort") != bool(optim.constraint):
             raise ValueError(
-                f"optim.name={self.optim.name!r} in recipe {self.name!r}: choose one of {', '.join(OPTIMIZERS)}"
-            )
-        if is_bort != bool(self.optim.constraint):
-            raise ValueError(
-                f"optim.constraint={self.optim.constraint} in recipe {self.name!r} with optim.name={self.optim.name!r}: "
+                f"optim.constraint={optim.constraint} {where} with optim.name={optim.name!r}: "
                 "a λ greater than 0 belongs to the Bort optimizers, and to them only"
             )
-        if self.epochs < 1 or self.batch < 1:
+        if optim.warmup_epochs >= self.epochs and optim.warmup_epochs:
             raise ValueError(
-                f"epochs={self.epochs}, batch={self.batch} in recipe {self.name!r}: both must be 1 or more"
+                f"optim.warmup_epochs={optim.warmup_epochs} {where} leaves nothing of epochs={self.epochs}"
             )
-        if self.optim.warmup_epochs >= self.epochs and self.optim.warmup_epochs:
+        if augment.mixup or augment.cutmix:
+            require(self.loss != "jsd", f"augment.mixup and cutmix {where}: loss='jsd' needs unmixed labels")
+            require(self.batch >= 2, f"batch={self.batch} {where}: mixup and cutmix need two images or more")
+        if not augment.crop_and_flip and augment != Augment(mixup=augment.mixup, cutmix=augment.cutmix):
             raise ValueError(
-                f"optim.warmup_epochs={self.optim.warmup_epochs} in recipe {self.name!r} leaves nothing of "
-                f"epochs={self.epochs}"
+                f"augment {where}: RandAugment, erasing, color jitter and splits need augment.crop_and_flip"
             )
-        for field_name, value in (("mixup", self.augment.mixup), ("cutmix", self.augment.cutmix)):
-            if value and self.loss == "jsd":
-                raise ValueError(
-                    f"augment.{field_name}={value} in recipe {self.name!r}: loss='jsd' needs unmixed labels"
-                )
-        if not self.augment.crop_and_flip and self.augment != Augment(
-            mixup=self.augment.mixup, cutmix=self.augment.cutmix
-        ):
+        if augment != Augment() and not self.data.name.startswith("folder:"):
             raise ValueError(
-                f"augment in recipe {self.name!r}: RandAugment, erasing, color jitter and splits need augment.crop_and_flip"
+                f"augment {where} with data.name={self.data.name!r}: only images of a folder are augmented"
             )
-        if self.augment != Augment() and not self.data.name.startswith("folder:"):
-            raise ValueError(
-                f"augment in recipe {self.name!r} with data.name={self.data.name!r}: only images of a folder are augmented"
-            )
-        if self.loss == "jsd" and self.augment.splits < 2:
-            raise ValueError(f"loss='jsd' in recipe {self.name!r} needs augment.splits of 2 or more")
+        require(self.loss != "jsd" or augment.splits >= 2, f"loss='jsd' {where} needs augment.splits of 2 or more")
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
@@ -169,19 +198,34 @@ def _build(cls: Any, values: Any, where: str) -> Any:
         raise ValueError(f"{where} lacks the field {missing[0]!r}")
     built = {}
     for name, value in values.items():
-        _check(hints[name], value, f"{where}.{name}")
         nested = next((kind for kind in (Net, Data, Augment, Optim, Paper) if hints[name] in (kind, kind | None)), None)
         built[name] = value if nested is None or value is None else _build(nested, value, f"{where}.{name}")
     return cls(**built)
 
 
+def check_fields(values: Any, where: str) -> None:
+    """A number is a finite number, and a choice one of those there are: a recipe may have been written by hand."""
+    for name, hint in get_type_hints(type(values)).items():
+        _check(hint, getattr(values, name), f"{where}.{name}".removeprefix("recipe."))
+
+
 def _check(hint: Any, value: Any, where: str) -> None:
-    """A number is a number, and a choice one of those there are: a recipe may have been written by hand."""
-    if get_origin(hint) is Literal and value not in get_args(hint):
-        raise ValueError(f"{where}={value!r}: choose one of {', '.join(map(repr, get_args(hint)))}")
-    kinds = {float: (int, float), int: (int,), str: (str,), bool: (bool,)}
-    if hint in kinds and (not isinstance(value, kinds[hint]) or (isinstance(value, bool) and hint is not bool)):
-        raise ValueError(f"{where}={value!r}: must be of type {hint.__name__}")
+    kinds = get_args(hint) if isinstance(hint, UnionType) or get_origin(hint) is Union else (hint,)
+    if value is None and NoneType in kinds:
+        return
+    (kind,) = (each for each in kinds if each is not NoneType)
+    if get_origin(kind) is Literal:
+        require(value in get_args(kind), f"{where}={value!r}: choose one of {', '.join(map(repr, get_args(kind)))}")
+        return
+    accepted = (int, float) if kind is float else (kind,)
+    is_one = isinstance(value, accepted) and not (isinstance(value, bool) and kind is not bool)
+    require(is_one, f"{where}={value!r}: must be of type {kind.__name__}")
+    require(kind is not float or math.isfinite(value), f"{where}={value!r}: must be a finite number")
+
+
+def require(holds: bool, message: str) -> None:
+    if not holds:
+        raise ValueError(message)
 
 
 def differences(old: Recipe, new: Recipe) -> list[str]:

@@ -16,7 +16,7 @@ from torch import nn
 
 from bort import _environment, nets
 from bort.train import _checkpoint
-from bort.train._history import History
+from bort.train._history import History, write_whole
 from bort.train._recipe import Recipe, differences
 
 _RECIPE, _ENVIRONMENT, _HISTORY, _CHECKPOINTS, _LOCK = (
@@ -83,7 +83,8 @@ def recipe_of(path: Path) -> Recipe:
     """The recipe in a run's folder, or in a file."""
     file = path / _RECIPE if path.is_dir() else path
     if not file.exists():
-        raise FileNotFoundError(f"{path} is not a run: it has no {_RECIPE}")
+        what = f"it has no {_RECIPE}" if path.is_dir() else "there is no such file"
+        raise FileNotFoundError(f"{path} is not a run or a recipe: {what}")
     return Recipe.from_dict(_read_json(file))
 
 
@@ -94,6 +95,11 @@ class Folder:
         self.path = path
         self.history = History(path / _HISTORY)
         self.checkpoints = path / _CHECKPOINTS
+
+    def require(self) -> None:
+        """Refuse to write into a folder that has been removed meanwhile."""
+        if not (self.path / _RECIPE).exists():
+            raise FileNotFoundError(f"the run's folder {self.path} has been removed or emptied while it was running")
 
     def start(self, recipe: Recipe, facts: dict[str, Any]) -> None:
         """The recipe, and one more record in environment.json."""
@@ -114,7 +120,8 @@ def claimed(path: Path, recipe: Recipe, processes: int, *, force: bool) -> Itera
     """The folder, for this run alone. Refused: a folder of something else, one in use, another recipe or world size."""
     if path.exists() and not path.is_dir():
         raise ValueError(f"{path} is a file; a run needs a folder")
-    if path.is_dir() and {entry.name for entry in path.iterdir()} - {_LOCK} and not (path / _RECIPE).exists():
+    ours = {_LOCK, "recipe.writing"}  # what a start that was killed may leave
+    if path.is_dir() and {entry.name for entry in path.iterdir()} - ours and not (path / _RECIPE).exists():
         raise ValueError(f"{path} has files in it but is not a run: choose another folder, or an empty one")
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -130,7 +137,8 @@ def claimed(path: Path, recipe: Recipe, processes: int, *, force: bool) -> Itera
             yield Folder(path)
         finally:
             if not (path / _RECIPE).exists():  # it has not come to a start
-                (path / _LOCK).unlink()
+                for name in ours:
+                    (path / name).unlink(missing_ok=True)
                 with contextlib.suppress(OSError):
                     path.rmdir()
 
@@ -154,7 +162,10 @@ def _lock(lock: Any, path: Path) -> None:
 def _compare(path: Path, recipe: Recipe, processes: int, *, force: bool) -> None:
     changed = differences(recipe_of(path), recipe)
     environment = path / _ENVIRONMENT
-    before = _read_json(environment)[-1]["processes"] if environment.exists() else processes
+    try:
+        before = _read_json(environment)[-1]["processes"] if environment.exists() else processes
+    except (IndexError, KeyError, TypeError) as error:
+        raise ValueError(f"{environment} is damaged: it has no start with a number of processes") from error
     if before != processes:
         changed.append(f"processes: {before} → {processes}")
     if changed and not force:
@@ -172,6 +183,4 @@ def _read_json(file: Path) -> Any:
 
 
 def _write_json(file: Path, value: Any) -> None:
-    scratch = file.with_suffix(".writing")
-    scratch.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
-    os.replace(scratch, file)
+    write_whole(file, json.dumps(value, indent=2, ensure_ascii=False) + "\n")

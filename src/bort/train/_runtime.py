@@ -31,6 +31,8 @@ class Runtime:
     """Curves for TensorBoard in the run's folder, beside history.jsonl."""
 
     def __post_init__(self) -> None:
+        if self.parallel not in ("ddp", "fsdp2"):
+            raise ValueError(f"parallel={self.parallel!r}: choose 'ddp' or 'fsdp2'")
         for name in ("workers", "save_seconds"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name}={getattr(self, name)}: must be 0 or more")

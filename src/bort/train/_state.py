@@ -27,20 +27,35 @@ def capture(model: nn.Module, optimizer: Optimizer, world: World, *, sharded: bo
     return {"model": weights, "optimizer": state, "generators": generators}
 
 
-def restore(state: dict[str, Any], model: nn.Module, optimizer: Optimizer, world: World, *, sharded: bool) -> None:
-    """The way back, on every process. Settings stay those of the recipe, which may have been changed by force."""
+def restore(
+    state: dict[str, Any], model: nn.Module, optimizer: Optimizer, world: World, *, sharded: bool, moments: bool = True
+) -> None:
+    """The way back, on every process. Settings stay those of the recipe, which may have been changed by force; without
+    ``moments`` the optimizer starts afresh."""
+    wanted = {name: tuple(value.shape) for name, value in model.state_dict().items()}
+    found = {name: tuple(value.shape) for name, value in state["model"].items()}
+    if wanted != found:
+        other = next(name for name in (*wanted, *found) if wanted.get(name) != found.get(name))
+        raise ValueError(
+            f"the checkpoint is of another network: {other} is {found.get(other, 'not there')}, the recipe's is "
+            f"{wanted.get(other, 'not there')}"
+        )
     recipes = [{key: value for key, value in group.items() if key != "params"} for group in optimizer.param_groups]
     if sharded:
-        from torch.distributed.checkpoint.state_dict import StateDictOptions, set_state_dict
+        from torch.distributed.checkpoint.state_dict import StateDictOptions, set_model_state_dict, set_state_dict
 
         # Every process has read the file and takes its part: no broadcast.
         options = StateDictOptions(full_state_dict=True)
-        weights, moments = state["model"], state["optimizer"]
-        set_state_dict(model, optimizer, model_state_dict=weights, optim_state_dict=moments, options=options)
+        weights, rest = state["model"], state["optimizer"]
+        if moments:
+            set_state_dict(model, optimizer, model_state_dict=weights, optim_state_dict=rest, options=options)
+        else:
+            set_model_state_dict(model, weights, options=options)
     else:
         model.load_state_dict(state["model"])
-        optimizer.load_state_dict(state["optimizer"])
-        _lay_out_as_the_weights(optimizer)
+        if moments:
+            optimizer.load_state_dict(state["optimizer"])
+            _lay_out_as_the_weights(optimizer)
     for group, settings in zip(optimizer.param_groups, recipes, strict=True):
         group.update(settings)
     if len(state["generators"]) == world.size:  # forced to another world size, chance starts afresh

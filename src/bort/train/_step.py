@@ -59,19 +59,19 @@ class Step:
         (loss if batch.weight == 1 else loss * batch.weight).backward()  # type: ignore[no-untyped-call]
         self._update(loss.detach(), batch.count)
 
-    def forward(self, batch: Batch) -> Tensor:
+    def forward(self, batch: Batch, model: nn.Module | None = None) -> Tensor:
         inputs, targets = self.feed.read(batch)
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.autocast):
-            return self.loss(self.model(inputs), targets)
+            return self.loss((model or self.model)(inputs), targets)
 
     def _update(self, loss: Tensor, count: int) -> None:
         gradients = [p.grad for p in self._params if p.grad is not None]
-        norm = _whole(nn.utils.get_total_norm(gradients, foreach=True))
+        norm = whole_norm(nn.utils.get_total_norm(gradients, foreach=True))
         # In as few kernels as can be: for a small network each of them counts. NaN is not smaller than anything.
         good = (loss + norm).abs() < math.inf
         if self._constrained:
             weights = [p.detach() for p in self._constrained]
-            good &= _whole(nn.utils.get_total_norm(weights, foreach=True)) < LARGEST_NORM
+            good &= whole_norm(nn.utils.get_total_norm(weights, foreach=True)) < LARGEST_NORM
         self._alive &= good
         torch.logical_not(self._alive, out=self.bad)
         if self.host_looks and self.bad.item():
@@ -126,6 +126,6 @@ class CapturedStep:
         torch.cuda.current_stream().wait_stream(stream)
 
 
-def _whole(norm: Tensor) -> Tensor:
+def whole_norm(norm: Tensor) -> Tensor:
     """A norm over sharded gradients is itself sharded."""
     return norm.full_tensor() if is_dtensor(norm) else norm  # type: ignore[attr-defined]

@@ -1,0 +1,137 @@
+"""Single properties, each a dict from the names of the weights: Gram matrix, bounds, reconstruction, comprehensibility."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from bort import penalty
+from bort.measure._inputs import Use, uses_of, visit_inputs
+
+
+@dataclass(frozen=True)
+class Gram:
+    """The entries of a layer's Gram matrices WᵀW, as the paper's fig:1_2 shows them."""
+
+    diagonal: Tensor
+    """1 everywhere if the constraint is met by a tall weight; of a wide one the mean can only be out/in."""
+    off_diagonal: Tensor
+    """0 everywhere if it is met; a random sample if there are more than ``limit``."""
+
+
+@torch.no_grad()
+def gram(model: nn.Module, limit: int = 1_000_000) -> dict[str, Gram]:
+    """The distribution of the Gram matrix G = WᵀW of each layer (section 4.2)."""
+    found: dict[str, Gram] = {}
+    for name, weight, _, linear in uses_of(model):
+        w = penalty.matrices(weight.detach(), blocks=linear.blocks, transposed=linear.transposed).float()
+        size = w.shape[-1]
+        diagonal = w.square().sum(dim=-2).flatten()
+        pairs = w.shape[0] * size * (size - 1)
+        if pairs <= limit:
+            g = w.mT @ w
+            off = g[~torch.eye(size, dtype=torch.bool, device=g.device).expand_as(g)]
+        else:
+            generator = torch.Generator().manual_seed(0)
+            block = torch.randint(w.shape[0], (limit,), generator=generator)
+            first = torch.randint(size, (limit,), generator=generator)
+            second = (first + torch.randint(1, size, (limit,), generator=generator)) % size
+            parts = zip(*(torch.split(index, 2**16) for index in (block, first, second)), strict=True)
+            off = torch.cat([(w[b, :, i] * w[b, :, j]).sum(dim=1) for b, i, j in parts])
+        found.setdefault(name, Gram(diagonal.cpu(), off.cpu()))
+    return found
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """‖w_j‖ of a layer's rows (equ:bound)."""
+
+    norms: Tensor
+
+    @property
+    def constant(self) -> float:
+        """C_w: the smallest bound that holds for all of them."""
+        return self.norms.max().item()
+
+
+@torch.no_grad()
+def bounds(model: nn.Module) -> dict[str, Bounds]:
+    """The row norms of each layer."""
+    found: dict[str, Bounds] = {}
+    for name, weight, _, linear in uses_of(model):
+        w = penalty.matrices(weight.detach(), blocks=linear.blocks, transposed=linear.transposed)
+        found.setdefault(name, Bounds(w.norm(dim=-1).flatten().cpu()))
+    return found
+
+
+def reconstruction_ratio(model: nn.Module, x: Tensor) -> dict[str, float]:
+    """‖z − Wᵀ(Wz)‖ / ‖z‖ over all inputs z that a layer receives (section 4.2); a reused weight counts every use."""
+    sums: dict[Tensor, Tensor] = {}
+    names: dict[Tensor, str] = {}
+
+    def visit(use: Use, w: Tensor, z: Tensor) -> None:
+        error = z - w.mT @ (w @ z)
+        part = torch.stack([error.double().square().sum(), z.double().square().sum()])
+        sums[use.weight] = sums[use.weight] + part if use.weight in sums else part
+
+    for use in uses_of(model):
+        names.setdefault(use.weight, use.name)
+    visit_inputs(model, x, visit)
+    totals = {p: found.tolist() for p, found in sums.items()}
+    return {name: math.sqrt(totals[p][0] / totals[p][1]) for p, name in names.items() if p in totals and totals[p][1]}
+
+
+@dataclass(frozen=True)
+class Comprehensibility:
+    """How much each weight vector looks like the patterns that excite it (Definition 1).
+
+    A weight is comprehensible if some pattern z has w = k·z with k > 0: a cosine of 1. An activation w·z = ‖w‖‖z‖cos⟨w, z⟩ is
+    taken for evidence of that (section 3.2), but a long weight or a strong patch makes it large as well.
+    """
+
+    cosine: Tensor
+    """(rows,): mean cosine of the weight with the patches that excite it most."""
+    claim: Tensor
+    """(rows,): what its activation alone would claim, w·z / (C_w C_z): its part of the bound that only a similar pattern
+    reaches, C_w and C_z being the largest norms of a weight and of a patch that were met."""
+    agreement: float
+    """Rank correlation of claim and cosine over the rows: 1 if a stronger activation always means a more similar pattern."""
+
+
+def comprehensibility(model: nn.Module, x: Tensor, top: int = 8) -> dict[str, Comprehensibility]:
+    """Definition 1 on real inputs: the ``top`` patches that excite each weight most, and how similar they are to it."""
+    if top < 1:
+        raise ValueError(f"top={top}: must be 1 or more")
+    best: dict[str, tuple[Tensor, Tensor]] = {}
+    norms: dict[str, tuple[Tensor, Tensor]] = {}
+
+    def visit(use: Use, w: Tensor, z: Tensor) -> None:
+        lengths = z.norm(dim=-2, keepdim=True)
+        rows = w.norm(dim=-1, keepdim=True)
+        activation = (w @ z).flatten(0, 1)
+        cosine = activation / (rows * lengths).clamp(min=1e-30).flatten(0, 1)
+        if use.name in best:
+            activation = torch.cat([best[use.name][0], activation], dim=1)
+            cosine = torch.cat([best[use.name][1], cosine], dim=1)
+        strongest = activation.topk(min(top, activation.shape[1]), dim=1)
+        best[use.name] = strongest.values, cosine.gather(1, strongest.indices)
+        longest = lengths.amax() if use.name not in norms else torch.maximum(norms[use.name][1], lengths.amax())
+        norms[use.name] = rows.amax(), longest
+
+    visit_inputs(model, x, visit)
+    found = {}
+    for name, (activation, cosine) in best.items():
+        bound = (norms[name][0] * norms[name][1]).clamp(min=1e-30)
+        similar, claim = cosine.mean(dim=1).cpu(), (activation / bound).mean(dim=1).cpu()
+        found[name] = Comprehensibility(similar, claim, _rank_correlation(similar, claim))
+    return found
+
+
+def _rank_correlation(one: Tensor, other: Tensor) -> float:
+    if len(one) < 2:
+        return math.nan
+    ranks = torch.stack([values.argsort(stable=True).argsort(stable=True).double() for values in (one, other)])
+    return torch.corrcoef(ranks)[0, 1].item()
