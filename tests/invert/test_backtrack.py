@@ -259,7 +259,7 @@ def test_networks_of_timm(name, layer, smooth):
 
 
 def test_acnn_small_by_its_named_layers():
-    net = nets.create("acnn-small", width=0.05)
+    net = nets.create("acnn-small", width=0.05, narrowest=8)
     x = torch.rand(2, 1, 28, 28)
     for layer in ("conv1", "conv3", "conv5"):
         assert (Backtracker(net, layer).features(x) >= 0).all(), "a ReLU follows"
