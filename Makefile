@@ -18,7 +18,7 @@ demo: $(VENV)/vision.done  ## train LeNet with SGD and Bort-S on embedded digits
 test: lint  ## lint, types and the whole test suite, warnings as errors
 	@$(BIN)/python -m pytest -n 2 --dist loadgroup
 
-check: lint  ## the part of `make test` to run while working, under three minutes
+check: lint  ## the part of `make test` to run while working: without the tests that take seconds
 	@$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not slow"
 
 lint: $(VENV)/dev.done  ## ruff (lint and format) and mypy in strict mode
