@@ -21,6 +21,7 @@ def main() -> None:
 
         train(sys.argv[2:])
         return
+    from bort.cli.audit import audit
     from bort.cli.demo import demo
     from bort.cli.recipes import recipes, show
 
@@ -28,6 +29,7 @@ def main() -> None:
         """Train a recipe into a run's folder, or go on with one; `bort train --help`."""
 
     commands: dict[str, Any] = {
+        "audit": tyro.conf.configure(tyro.conf.PositionalRequiredArgs)(audit),
         "demo": demo,
         "recipes": recipes,
         "show": tyro.conf.configure(tyro.conf.PositionalRequiredArgs)(show),

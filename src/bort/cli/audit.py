@@ -1,0 +1,46 @@
+"""`bort audit`"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Literal
+
+
+def audit(
+    what: str,
+    images: int = 64,
+    form: Literal["text", "json", "markdown"] = "text",
+    data_root: Path | None = None,
+    image_size: int | None = None,
+) -> None:
+    """Say what is true of each layer of a network: invertible or not, σ, norms, Gram matrix, ratio, comprehensibility.
+
+    Args:
+        what: the folder of a run, or a network such as timm/resnet50 with the weights it starts from.
+        images: of the run's own test images, for what is measured on data; 0: none. A network without a run has none.
+        form: of the output.
+        data_root: where the data sets are; default: $BORT_DATA, or ~/.cache/bort.
+        image_size: of a network without a run, if it can be chosen.
+    """
+    from bort import measure
+
+    try:
+        if Path(what).is_dir():
+            from bort import train
+            from bort.train._examples import examples
+
+            run = train.load(what)
+            inputs = examples(run.recipe, images, data_root)[0] if images > 0 else None
+            found = measure.audit(run.model, inputs)
+        else:
+            from bort import nets
+
+            found = measure.audit(nets.create(what, **({} if image_size is None else {"image_size": image_size})))
+    except (ImportError, OSError, ValueError) as error:
+        sys.exit(f"bort audit: {error}")
+    if form == "json":
+        print(json.dumps(found.to_dict(), indent=2, ensure_ascii=False))
+    else:
+        print(found if form == "text" else found.markdown())
