@@ -35,4 +35,5 @@ for epoch in range(5):
         distances = ", ".join(f"{name} {distance:.3f}" for name, distance in optimizer.residuals().items())
         print(f"epoch {epoch + 1:2}: loss {loss.item():.3f}, distance to the constraint: {distances}", flush=True)
 
+dist.barrier()  # a rank that leaves early can make gloo abort the others
 dist.destroy_process_group()

@@ -45,4 +45,5 @@ for epoch in range(5):
 if len(sys.argv) > 1:
     model_state, optimizer_state = get_state_dict(model, optimizer)
     dcp.save({"model": model_state, "optimizer": optimizer_state}, checkpoint_id=sys.argv[1])
+dist.barrier()  # a rank that leaves early can make gloo abort the others
 dist.destroy_process_group()

@@ -77,6 +77,7 @@ def join(device: str) -> Iterator[World]:
         dist.init_process_group("nccl" if place.type == "cuda" else "gloo")
     try:
         yield World(place, rank, size)
+        dist.barrier()  # a process that leaves early can make gloo abort the others
     finally:
         if ours:
             dist.destroy_process_group()
