@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from bort._modes import evaluating
 from bort.invert._backtrack import check_input
 from bort.invert._grid import grid_of
 
@@ -20,18 +20,6 @@ def check_images(model: nn.Module, x: Tensor) -> None:
     check_input(model, x)
     if x.ndim != 4:
         raise ValueError(f"images of shape {tuple(x.shape)}: give them as (N, channels, height, width)")
-
-
-@contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
-    """Inside, the model is in eval mode; afterwards in the modes it had."""
-    modes = {module: module.training for module in model.modules()}
-    try:
-        model.eval()
-        yield
-    finally:
-        for module, mode in modes.items():
-            module.training = mode
 
 
 Progress = Callable[[int, int], None]

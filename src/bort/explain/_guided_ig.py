@@ -14,7 +14,8 @@ import math
 import torch
 from torch import Tensor, nn
 
-from bort.explain._common import Progress, Target, check_images, evaluating, targets_of
+from bort._modes import evaluating
+from bort.explain._common import Progress, Target, check_images, targets_of
 
 _CLOSE = 1e-9  # relative and absolute: when two distances count as equal
 _BUDGET = 2**21  # numbers in a batch of images

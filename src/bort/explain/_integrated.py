@@ -9,7 +9,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from bort.explain._common import Progress, Target, check_images, evaluating, targets_of
+from bort._modes import evaluating
+from bort.explain._common import Progress, Target, check_images, targets_of
 
 _BUDGET = 2**22  # numbers of an input chunk; a network's own maps take a few dozen times as much
 

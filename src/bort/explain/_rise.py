@@ -13,7 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bort.explain._common import Progress, Target, check_images, evaluating, targets_of
+from bort._modes import evaluating
+from bort.explain._common import Progress, Target, check_images, targets_of
 
 _BUDGET = 2**22  # numbers in a chunk of masked images; a network's own maps take a few dozen times as much
 
@@ -48,13 +49,14 @@ def rise(
         raise ValueError(f"masks={masks}, cells={cells}, keep={keep}: 1 or more masks and cells, and 0 < keep < 1")
     if score not in ("probability", "logit"):
         raise ValueError(f'score={score!r}: choose "probability" or "logit"')
-    generator = torch.Generator().manual_seed(seed)
+    grids, rows, columns = draw(masks, cells, keep, x.shape[-2:], torch.Generator().manual_seed(seed))
     sums = torch.zeros(len(x), *x.shape[-2:], dtype=torch.float64, device=x.device)
     at_once = max(1, _BUDGET // x[0].numel())
     with evaluating(model):
         classes = targets_of(torch.cat([model(part) for part in torch.split(x, at_once)]), target)
         for done in range(0, masks, at_once):
-            chunk = random_masks(min(at_once, masks - done), cells, keep, x.shape[-2:], generator).to(x)
+            part = slice(done, done + at_once)
+            chunk = enlarge(grids[part], rows[part], columns[part], x.shape[-2:]).to(x)
             for n in range(len(x)):
                 outputs = model(x[n] * chunk[:, None])
                 told = outputs.softmax(dim=1) if score == "probability" else outputs
@@ -64,14 +66,27 @@ def rise(
     return (sums / (masks * keep)).to(x.dtype)
 
 
-def random_masks(count: int, cells: int, keep: float, size: torch.Size, generator: torch.Generator) -> Tensor:
-    """(count, H, W) in [0, 1]: grids of open and closed cells, enlarged bilinearly to a cell too much, and cut at random."""
-    grids = (torch.rand(count, 1, cells, cells, generator=generator) < keep).float()
-    cell = [math.ceil(side / cells) for side in size]
-    enlarged = F.interpolate(grids, [(cells + 1) * c for c in cell], mode="bilinear", align_corners=False)[:, 0]
-    rows = torch.randint(cell[0], (count,), generator=generator)
-    columns = torch.randint(cell[1], (count,), generator=generator)
+def draw(
+    count: int, cells: int, keep: float, size: torch.Size, generator: torch.Generator
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Grids of open and closed cells, and by how many rows and columns each is shifted: all at once, so that what comes out
+    does not depend on the chunks."""
+    height, width = _cell(cells, size)
+    grids = torch.rand(count, cells, cells, generator=generator) < keep
+    rows = torch.randint(height, (count,), generator=generator)
+    return grids, rows, torch.randint(width, (count,), generator=generator)
+
+
+def enlarge(grids: Tensor, rows: Tensor, columns: Tensor, size: torch.Size) -> Tensor:
+    """(count, H, W) in [0, 1]: grids enlarged bilinearly to a cell too much, and cut where they are shifted to."""
+    cells = grids.shape[-1]
+    wanted = [(cells + 1) * side for side in _cell(cells, size)]
+    enlarged = F.interpolate(grids[:, None].float(), wanted, mode="bilinear", align_corners=False)[:, 0]
     down = rows[:, None] + torch.arange(size[0])
     across = columns[:, None] + torch.arange(size[1])
-    image = torch.arange(count)[:, None, None]
+    image = torch.arange(len(grids))[:, None, None]
     return enlarged[image, down[:, :, None], across[:, None, :]]
+
+
+def _cell(cells: int, size: torch.Size) -> tuple[int, int]:
+    return math.ceil(size[0] / cells), math.ceil(size[1] / cells)

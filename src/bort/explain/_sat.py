@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from bort._modes import evaluating
 from bort.explain._common import Target, check_images, targets_of, top_layer
 from bort.invert._decompose import decompose
 from bort.invert._rules import Rule
@@ -80,6 +81,6 @@ def sat(
     """
     tracked = track(model, x, layer=layer, k=k, value=value, rule=rule)
     if target is not None:
-        with torch.no_grad():
+        with torch.no_grad(), evaluating(model):
             targets_of(model(x[:1]).expand(len(x), -1), target)
     return tracked.map(threshold=threshold)

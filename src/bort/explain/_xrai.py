@@ -16,7 +16,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bort.explain._common import Progress, Target, check_images, evaluating, targets_of
+from bort._modes import evaluating
+from bort.explain._common import Progress, Target, check_images, targets_of
 from bort.explain._integrated import integrated_gradients
 
 if TYPE_CHECKING:

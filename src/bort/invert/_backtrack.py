@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from bort._modes import evaluating
 from bort.invert._rules import RULES, Rule, Rules
 
 _BUDGET = 2**28  # numbers that a chunk of seeds may fill the input with, over and over
@@ -105,7 +106,6 @@ class Backtracker:
 
     def _forward(self, x: Tensor, *, smooth: bool) -> tuple[Trace, int]:
         rules = Rules(self.rule, smooth=smooth)
-        modes = {module: module.training for module in self.model.modules()}
         seen: list[Tensor] = []
 
         def note(module: nn.Module, inputs: Any, output: Any) -> None:
@@ -117,14 +117,11 @@ class Backtracker:
 
         hook = self._module.register_forward_hook(note)
         try:
-            self.model.eval()
-            with torch.enable_grad(), rules:
+            with evaluating(self.model), torch.enable_grad(), rules:
                 leaf = x.detach().clone().requires_grad_()
                 outputs = self.model(leaf * 1)  # not the leaf itself: a first layer may work in place
         finally:
             hook.remove()
-            for module, mode in modes.items():
-                module.training = mode
         if not seen:
             raise ValueError(f"the layer {self.layer!r} was not used for this input")
         end = seen[-1] if rules.activated is None else rules.activated

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from bort._modes import evaluating
 from bort._patches import layer_inputs
 from bort.invert._backtrack import Backtracker, check_input, find_layer
 from bort.invert._grid import Grid, grid_of
@@ -126,16 +127,13 @@ def reconstruct_layer(model: nn.Module, x: Tensor, layer: str) -> LayerReconstru
         )
     w = matrices(weight, blocks=linear.blocks, transposed=linear.transposed)
     seen: list[Tensor] = []
-    modes = {each: each.training for each in model.modules()}
     hook = module.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
     try:
-        model.eval()
-        for image in x:  # one by one: a linear layer has its rows in one batch
-            model(image[None])
+        with evaluating(model):
+            for image in x:  # one by one: a linear layer has its rows in one batch
+                model(image[None])
     finally:
         hook.remove()
-        for each, mode in modes.items():
-            each.training = mode
     if len(seen) != len(x):
         raise ValueError(
             f"the layer {layer!r} was used {len(seen)} times for {len(x)} images: it must be used once for each"

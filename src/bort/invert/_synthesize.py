@@ -16,6 +16,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from bort._modes import evaluating
 from bort.invert._backtrack import Backtracker
 from bort.invert._grid import grid_of
 from bort.invert._salient import joint_seed, salient
@@ -120,13 +121,10 @@ def _correlation(one: Tensor, other: Tensor) -> Tensor:
 @torch.no_grad()
 def _verdict_on_map(model: nn.Module, back: Backtracker, x: Tensor, maps: Tensor) -> Tensor:
     """The class that the rest of the model gives to a feature map; an activation after the layer leaves it as it is."""
-    modes = {module: module.training for module in model.modules()}
     hook = back._module.register_forward_hook(lambda *_: maps)
     try:
-        model.eval()
-        verdicts: Tensor = model(x).argmax(dim=1)
+        with evaluating(model):
+            verdicts: Tensor = model(x).argmax(dim=1)
     finally:
         hook.remove()
-        for module, mode in modes.items():
-            module.training = mode
     return verdicts

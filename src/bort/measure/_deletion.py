@@ -17,7 +17,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bort.explain._common import Progress, Target, check_images, evaluating, targets_of
+from bort._modes import evaluating
+from bort.explain._common import Progress, Target, check_images, targets_of
 
 Score = Literal["probability", "logit", "relative"]
 Substrate = Literal["zero", "mean", "blur"]

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from bort import penalty
+from bort._modes import evaluating
 from bort._patches import layer_inputs
 from bort.optim._linear import LinearMap, linear_maps
 
@@ -48,15 +49,10 @@ def visit_inputs(model: nn.Module, x: Tensor, visit: Visit) -> None:
 
         return hook
 
-    training = {module: module.training for module in model.modules()}
     with ExitStack() as stack:
         for use in uses_of(model):
             if isinstance(use.module, nn.MultiheadAttention) and not use.name.endswith("in_proj_weight"):
                 continue  # separate projections of keys and values, whose inputs are other than the module's first
             stack.callback(use.module.register_forward_pre_hook(watch(use), with_kwargs=True).remove)
-        try:
-            model.eval()
+        with evaluating(model):
             model(x)
-        finally:
-            for module, mode in training.items():
-                module.training = mode

@@ -123,7 +123,7 @@ class _Training:
         recipe, per_epoch = self.recipe, self.feed.per_epoch
         try:
             shown = self.world.is_first
-            # Trying takes seconds. For LeNet and ACNN-Small it found nothing better than what cuDNN chooses by itself.
+            # Trying out algorithms takes seconds: only where a training takes minutes.
             is_long = isinstance(self.feed, FolderFeed)
             with tuned(is_long), Progress(recipe.name, recipe.epochs, per_epoch, recipe.batch, shown=shown) as progress:
                 if self.recorded >= recipe.epochs:
@@ -261,8 +261,10 @@ class _Training:
                 _checkpoint.set_aside(self.folder.checkpoints, path)
         path = self.world.from_first(path)
         if path is None:
-            if self.world.is_first and self.folder.history.keep(0) is not None and self.folder.checkpoints.exists():
-                warnings.warn(f"{self.folder.path} has no checkpoint: the run begins again", stacklevel=4)
+            if self.world.is_first:
+                if self.folder.history.read():
+                    warnings.warn(f"{self.folder.path} has a history but no checkpoint: it begins again", stacklevel=4)
+                self.folder.history.keep(0)
             return
         state = found.state if self.world.is_first and found else _checkpoint.read(path).state
         if state["fingerprint"] != self.fingerprint and not force:
