@@ -15,3 +15,18 @@ settings.load_profile("bort")
 def _seeded():
     """What a test draws does not depend on the tests before it."""
     torch.manual_seed(0)
+
+
+@pytest.fixture(scope="module")
+def net():
+    """ACNN-Small, very narrow, in float64."""
+    from bort import nets
+
+    torch.manual_seed(0)
+    return nets.create("acnn-small", width=0.02).double().eval()
+
+
+@pytest.fixture(scope="module")
+def x():
+    """Three images for it."""
+    return torch.rand(3, 1, 28, 28, generator=torch.Generator().manual_seed(0), dtype=torch.float64)

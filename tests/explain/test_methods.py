@@ -21,17 +21,6 @@ QUICK = {
 }
 
 
-@pytest.fixture(scope="module")
-def net():
-    torch.manual_seed(0)
-    return nets.create("acnn-small", width=0.02).double().eval()
-
-
-@pytest.fixture(scope="module")
-def x():
-    return torch.rand(3, 1, 28, 28, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-
-
 # --- SAT
 
 

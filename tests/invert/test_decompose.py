@@ -12,17 +12,6 @@ from bort.invert._grid import grid_of
 from bort.invert._salient import salient
 
 
-@pytest.fixture(scope="module")
-def net():
-    torch.manual_seed(0)
-    return nets.create("acnn-small", width=0.02).double().eval()
-
-
-@pytest.fixture(scope="module")
-def x():
-    return torch.rand(3, 1, 28, 28, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-
-
 def papers_decomposition(net, image, k, value):
     """Algorithm 1's lines 2 to 8, one channel at a time."""
     back = invert.Backtracker(net, "conv5")

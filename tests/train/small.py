@@ -1,5 +1,6 @@
 """A training of a second, for tests in this process and in others: 150 images, 5 steps an epoch, chance in the network."""
 
+import signal
 from unittest import mock
 
 import torch
@@ -51,3 +52,24 @@ def assert_same(one, other):
     assert history == history_too
     for name in weights:
         assert torch.equal(weights[name], weights_too[name]), name
+
+
+def stop_at(step, how=signal.SIGTERM):
+    """For ``on_step``: a signal after that step."""
+    return lambda now: signal.raise_signal(how) if now == step else None
+
+
+def signal_in_test(patch, call):
+    """A SIGINT in the given batch of test images, counted over all epochs."""
+    from bort.train import _evaluate
+
+    real, seen = _evaluate.F.cross_entropy, []
+
+    def loss(*args, **kwargs):
+        if kwargs.get("reduction") == "sum":  # the test's; training takes the mean
+            seen.append(1)
+            if len(seen) == call:
+                signal.raise_signal(signal.SIGINT)
+        return real(*args, **kwargs)
+
+    patch.setattr(_evaluate.F, "cross_entropy", loss)

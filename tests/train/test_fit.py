@@ -10,20 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bort import BortS, nets, penalty, train
-from bort.train import _checkpoint, _evaluate
+from bort.train import _checkpoint
 from bort.train._feed import order
 from tests.train import small
-from tests.train.small import RECIPE, STEPS, assert_same, fit
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory):
-    """The run that nobody interrupted."""
-    return fit(tmp_path_factory.mktemp("whole"))
-
-
-def stop_at(step, how=signal.SIGTERM):
-    return lambda now: signal.raise_signal(how) if now == step else None
+from tests.train.small import RECIPE, STEPS, assert_same, fit, signal_in_test, stop_at
 
 
 def test_it_is_the_plain_loop(tmp_path):
@@ -110,16 +100,7 @@ def test_resumed_from_an_older_checkpoint(whole, tmp_path, save_steps):
 
 def test_a_signal_during_the_test(whole, tmp_path, monkeypatch):
     """The epoch is trained but not yet recorded: it is tested again, not trained again."""
-    real, seen = _evaluate.F.cross_entropy, []
-
-    def loss(*args, **kwargs):
-        if kwargs.get("reduction") == "sum":
-            seen.append(1)
-            if len(seen) == 2:
-                signal.raise_signal(signal.SIGINT)
-        return real(*args, **kwargs)
-
-    monkeypatch.setattr(_evaluate.F, "cross_entropy", loss)
+    signal_in_test(monkeypatch, 2)
     with pytest.raises(train.Interrupted, match="stopped by SIGINT at step 10"):
         fit(tmp_path)
     assert len((tmp_path / "history.jsonl").read_text().splitlines()) == 1

@@ -18,7 +18,7 @@ from bort.train._feed import Batch
 from bort.train._folder_feed import FolderFeed
 from bort.train._world import World
 from bort.train.recipes import Augment, Data, Net, Optim, Recipe
-from tests.train.small import assert_same
+from tests.train.small import assert_same, signal_in_test, stop_at
 
 CPU = World(torch.device("cpu"))
 LAYOUT = torch.contiguous_format
@@ -155,7 +155,7 @@ def test_resumed_with_workers(root, tmp_path, augment):
                 root,
                 tmp_path / "cut",
                 chosen,
-                lambda now, at=step: signal.raise_signal(signal.SIGINT) if now == at else None,
+                stop_at(step, signal.SIGINT),
             )
     assert_same(fit(root, tmp_path / "cut", chosen, workers=0), whole)
 
@@ -215,19 +215,8 @@ def test_skips_in_an_interrupted_test_count_once(root, tmp_path, monkeypatch):
     (tmp_path / "stripes/val/a/1.png").write_bytes(b"")
     monkeypatch.setattr("bort.train._folder_feed._TEST_BATCH", 3)
     chosen = recipe(batch=7, data=replace(recipe().data, corrupt="skip"))
-    from bort.train import _evaluate
-
-    real, seen = _evaluate.F.cross_entropy, []
-
-    def loss(*args, **kwargs):
-        if kwargs.get("reduction") == "sum":
-            seen.append(1)
-            if len(seen) == 2:
-                signal.raise_signal(signal.SIGINT)
-        return real(*args, **kwargs)
-
     with monkeypatch.context() as patch:
-        patch.setattr(_evaluate.F, "cross_entropy", loss)
+        signal_in_test(patch, 2)
         with pytest.raises(train.Interrupted):
             fit(tmp_path, tmp_path / "run", chosen, workers=0)
     assert [record["skipped"] for record in fit(tmp_path, tmp_path / "run", chosen, workers=0).history] == [1, 2]

@@ -1,0 +1,52 @@
+"""SIGTERM and SIGINT: a checkpoint and an exit code of their own; asked twice, at once."""
+
+import signal
+import time
+
+import pytest
+
+from tests.train.processes import start, wait_for
+from tests.train.small import assert_same, fit
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_from_outside(whole, tmp_path, how):
+    """In a step: a checkpoint of that step, and an exit code of its own."""
+    setup = """
+def on_step(step):
+    if step == 7:
+        open(out + "/here", "w").close()
+        time.sleep(60)  # a handler of Python's ends no sleep
+"""
+    run = start(tmp_path, setup.replace("time.sleep(60)", "[time.sleep(0.1) for _ in range(20)]"))
+    wait_for(tmp_path / "here")
+    run.send_signal(how)
+    output, errors = run.communicate(timeout=60)
+    assert run.returncode == 75, errors
+    assert f"stopped by {how.name} at step 7, with a checkpoint in" in output
+    (tmp_path / "here").unlink()
+    steps = []
+    assert_same(fit(tmp_path, on_step=steps.append), whole)
+    assert steps[0] == 8
+
+
+@pytest.mark.slow
+def test_a_second_signal_leaves_at_once(tmp_path):
+    setup = """
+def on_step(step):
+    if step == 7:
+        open(out + "/here", "w").close()
+        while True: time.sleep(0.05)
+"""
+    run = start(tmp_path, setup)
+    wait_for(tmp_path / "here")
+    run.send_signal(signal.SIGTERM)
+    time.sleep(0.3)
+    assert run.poll() is None, "the first is only noted"
+    began = time.monotonic()
+    run.send_signal(signal.SIGTERM)
+    run.communicate(timeout=10)
+    assert run.returncode == 128 + signal.SIGTERM
+    assert time.monotonic() - began < 5
+    assert not (tmp_path / "checkpoints").exists()
