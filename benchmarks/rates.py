@@ -1,0 +1,86 @@
+"""Images a second that trainings on an image folder take in, with and without cuDNN's own search for its fastest kernels.
+
+    python benchmarks/rates.py --data DIR [--recipes tiny-imagenet-resnet50-bort-s …] [--steps 40] --out FILE.json
+
+DIR holds tiny-imagenet-100/. Each recipe runs as `bort train` would run it, reading and augmentation included, and is
+stopped after its first steps; those before the tenth are nobody's rate, they start workers and kernels.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import signal
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import torch
+
+from bort import train
+from bort._environment import describe
+from bort._table import table
+
+ROWS = ("vgg16-bort-s", "resnet50-bort-s", "resnet50-bort-l", "deit-s-bort-a", "swin-s-bort-a")
+FIRST = 10
+
+
+def rate(name: str, root: Path, steps: int, workers: int, *, tuned: bool) -> dict[str, Any]:
+    recipe, times = train.recipes.get(name), {}
+
+    def on_step(step: int) -> None:
+        torch.cuda.synchronize() if torch.cuda.is_available() else None
+        times[step] = time.perf_counter()
+        if step == FIRST + steps:
+            signal.raise_signal(signal.SIGTERM)
+
+    how = (
+        contextlib.nullcontext()
+        if tuned
+        else mock.patch("bort.train._fit.tuned", return_value=contextlib.nullcontext())
+    )
+    with tempfile.TemporaryDirectory() as folder, how, contextlib.suppress(train.Interrupted):
+        train.fit(recipe, folder, train.Runtime(data_root=root, workers=workers), on_step=on_step)
+    seconds = (times[FIRST + steps] - times[FIRST]) / steps
+    return {
+        "recipe": name,
+        "tuned": tuned,
+        "batch": recipe.batch,
+        "step_ms": 1e3 * seconds,
+        "images_s": recipe.batch / seconds,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data", type=Path, help="default: $BORT_DATA, or ~/.cache/bort")
+    parser.add_argument("--recipes", nargs="+", default=[f"tiny-imagenet-{row}" for row in ROWS])
+    parser.add_argument("--steps", type=int, default=40)
+    parser.add_argument("--workers", type=int, default=max(1, (os.cpu_count() or 2) - 1))
+    parser.add_argument("--out", type=Path, required=True)
+    arguments = parser.parse_args()
+    found: list[dict[str, Any]] = []
+    for name in arguments.recipes:
+        for tuned in (False, True):
+            found.append(rate(name, arguments.data, arguments.steps, arguments.workers, tuned=tuned))
+            print(f"{name}, tuned {tuned}: {found[-1]['images_s']:,.0f} images/s", flush=True)
+            result = {
+                "rows": found,
+                "workers": arguments.workers,
+                "command": "python benchmarks/rates.py",
+                **describe(0),
+            }
+            arguments.out.write_text(json.dumps(result, indent=2) + "\n")
+    rows = []
+    for name in arguments.recipes:
+        plain, tuned = (next(r for r in found if (r["recipe"], r["tuned"]) == (name, t)) for t in (False, True))
+        rows.append((name, f"{plain['images_s']:,.0f}", f"{tuned['images_s']:,.0f}"))
+    print(table(("recipe", "images/s", "with cudnn.benchmark"), rows, right=(1, 2)))
+
+
+if __name__ == "__main__":
+    main()
