@@ -1,4 +1,4 @@
-"""Images a second that trainings on an image folder take in, with and without cuDNN's own search for its fastest kernels.
+"""Images a second that trainings on an image folder take in: weights in channels_last, or as `layout` has them.
 
     python benchmarks/rates.py --data DIR [--recipes tiny-imagenet-resnet50-bort-s …] [--steps 40] --out FILE.json
 
@@ -26,10 +26,11 @@ from bort._environment import describe
 from bort._table import table
 
 ROWS = ("vgg16-bort-s", "resnet50-bort-s", "resnet50-bort-l", "deit-s-bort-a", "swin-s-bort-a")
+SIDES = ("channels_last", "bort.train")
 FIRST = 10
 
 
-def rate(name: str, root: Path, steps: int, workers: int, *, tuned: bool) -> dict[str, Any]:
+def rate(name: str, root: Path, steps: int, workers: int, *, side: str) -> dict[str, Any]:
     recipe, times = train.recipes.get(name), {}
 
     def on_step(step: int) -> None:
@@ -38,17 +39,14 @@ def rate(name: str, root: Path, steps: int, workers: int, *, tuned: bool) -> dic
         if step == FIRST + steps:
             signal.raise_signal(signal.SIGTERM)
 
-    how = (
-        contextlib.nullcontext()
-        if tuned
-        else mock.patch("bort.train._fit.tuned", return_value=contextlib.nullcontext())
-    )
+    always = mock.patch("bort.train._fit.layout", return_value=torch.channels_last)
+    how = always if side == "channels_last" else contextlib.nullcontext()
     with tempfile.TemporaryDirectory() as folder, how, contextlib.suppress(train.Interrupted):
         train.fit(recipe, folder, train.Runtime(data_root=root, workers=workers), on_step=on_step)
     seconds = (times[FIRST + steps] - times[FIRST]) / steps
     return {
         "recipe": name,
-        "tuned": tuned,
+        "side": side,
         "batch": recipe.batch,
         "step_ms": 1e3 * seconds,
         "images_s": recipe.batch / seconds,
@@ -65,9 +63,9 @@ def main() -> None:
     arguments = parser.parse_args()
     found: list[dict[str, Any]] = []
     for name in arguments.recipes:
-        for tuned in (False, True):
-            found.append(rate(name, arguments.data, arguments.steps, arguments.workers, tuned=tuned))
-            print(f"{name}, tuned {tuned}: {found[-1]['images_s']:,.0f} images/s", flush=True)
+        for side in SIDES:
+            found.append(rate(name, arguments.data, arguments.steps, arguments.workers, side=side))
+            print(f"{name}, {side}: {found[-1]['images_s']:,.0f} images/s", flush=True)
             result = {
                 "rows": found,
                 "workers": arguments.workers,
@@ -75,11 +73,9 @@ def main() -> None:
                 **describe(0),
             }
             arguments.out.write_text(json.dumps(result, indent=2) + "\n")
-    rows = []
-    for name in arguments.recipes:
-        plain, tuned = (next(r for r in found if (r["recipe"], r["tuned"]) == (name, t)) for t in (False, True))
-        rows.append((name, f"{plain['images_s']:,.0f}", f"{tuned['images_s']:,.0f}"))
-    print(table(("recipe", "images/s", "with cudnn.benchmark"), rows, right=(1, 2)))
+    rates = {(row["recipe"], row["side"]): f"{row['images_s']:,.0f}" for row in found}
+    rows = [(name, *(rates[name, side] for side in SIDES)) for name in arguments.recipes]
+    print(table(("images/s", *SIDES), rows, right=(1, 2)))
 
 
 if __name__ == "__main__":

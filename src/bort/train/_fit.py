@@ -24,10 +24,10 @@ from bort.train._progress import Progress
 from bort.train._recipe import Recipe
 from bort.train._run import Folder, Run, build, claimed, load
 from bort.train._runtime import Runtime
-from bort.train._setup import can_capture, wrapped
+from bort.train._setup import can_capture, layout, wrapped
 from bort.train._signals import Interrupted, Request, watched
 from bort.train._step import CapturedStep, Step
-from bort.train._world import World, join, tuned
+from bort.train._world import World, join
 
 _AGREE_STEPS = 16  # with several processes: how often they ask each other whether to stop
 _LOOK_STEPS = 256  # with a fused optimizer on a GPU: how often the host looks whether all steps were good
@@ -83,15 +83,16 @@ class _Training:
         data = load_data(recipe.data.name, runtime.data_root)
         on_gpu = world.device.type == "cuda"
         autocast = recipe.precision == "bfloat16" or (recipe.precision == "auto" and on_gpu)
-        memory_format = torch.channels_last if autocast and on_gpu else torch.contiguous_format
+        torch.manual_seed(recipe.seed)
+        net = build(recipe)
+        memory_format = layout(net) if autocast and on_gpu else torch.contiguous_format
         self.feed: Feed = (
             MemoryFeed(data, recipe, world, memory_format)
             if isinstance(data, Dataset)
             else FolderFeed(data, recipe, runtime, world, memory_format)
         )
         self.sharded = runtime.parallel == "fsdp2" and world.size > 1
-        torch.manual_seed(recipe.seed)
-        self.net = build(recipe).to(world.device, memory_format=memory_format)  # type: ignore[call-overload]
+        self.net = net.to(world.device, memory_format=memory_format)  # type: ignore[call-overload]
         model = wrapped(self.net, runtime, world, sharded=self.sharded)
         self.optimizer = optimizer_for(recipe.optim, self.net, world.device)
         for group in self.optimizer.param_groups:
@@ -123,9 +124,7 @@ class _Training:
         recipe, per_epoch = self.recipe, self.feed.per_epoch
         try:
             shown = self.world.is_first
-            # Trying out algorithms takes seconds: only where a training takes minutes.
-            is_long = isinstance(self.feed, FolderFeed)
-            with tuned(is_long), Progress(recipe.name, recipe.epochs, per_epoch, recipe.batch, shown=shown) as progress:
+            with Progress(recipe.name, recipe.epochs, per_epoch, recipe.batch, shown=shown) as progress:
                 if self.recorded >= recipe.epochs:
                     progress.say(f"{recipe.name}  is complete already: {recipe.epochs} epochs")
                 elif self.steps:

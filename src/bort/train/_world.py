@@ -44,17 +44,6 @@ class World:
 
 
 @contextmanager
-def tuned(wanted: bool) -> Iterator[None]:
-    """Inside, cuDNN tries its algorithms and keeps the fastest, if that is wanted."""
-    before = torch.backends.cudnn.benchmark
-    try:
-        torch.backends.cudnn.benchmark = before or wanted
-        yield
-    finally:
-        torch.backends.cudnn.benchmark = before
-
-
-@contextmanager
 def join(device: str) -> Iterator[World]:
     """The world this process is in; it leaves it at the end."""
     size, rank = int(os.environ.get("WORLD_SIZE", 1)), int(os.environ.get("RANK", 0))
