@@ -132,6 +132,14 @@ def test_rise_converges_to_the_analytic_map():
     assert (found.flatten() - expected).norm() / expected.norm() < 0.03
 
 
+@pytest.mark.parametrize("name", ["sat", "cam"])
+def test_in_batches(net, x, name, monkeypatch):
+    classes = torch.tensor([1, 2, 3])
+    expected = explain.get(name)(net, x, classes, **QUICK[name])
+    monkeypatch.setattr("bort.invert._backtrack._BUDGET", 1)
+    torch.testing.assert_close(explain.get(name)(net, x, classes, **QUICK[name]), expected)
+
+
 def test_rise_in_chunks(net, x, monkeypatch):
     whole = explain.rise(net, x, masks=50, cells=4)
     monkeypatch.setattr("bort.explain._rise._BUDGET", 7 * x[0].numel())

@@ -133,9 +133,20 @@ def test_many_seeds_at_once(monkeypatch):
     many = seeds(7, *trace.features.shape, seed=2)
     expected = torch.stack([trace(one) for one in many])
     torch.testing.assert_close(trace(many), expected)
-    monkeypatch.setattr("bort.invert._backtrack._BUDGET", 8 * 3 * x.numel())
+    monkeypatch.setattr("bort.invert._backtrack._BUDGET", 3 * trace.largest)
     torch.testing.assert_close(trace(many), expected)
     assert trace(many[:0]).shape == (0, *x.shape)
+
+
+def test_batches_keep_to_the_budget(monkeypatch):
+    net, x = Net("functional").double(), seeds(7, 2, 10, 10)
+    back = Backtracker(net, "conv3")
+    one = back.trace(x[:1]).largest
+    assert one == 5 * 10 * 10, "what conv1 makes"
+    assert [len(part) for part in back.batches(x)] == [7]
+    monkeypatch.setattr("bort.invert._backtrack._BUDGET", 10 * one)
+    assert [len(part) for part in back.batches(x, seeds=3)] == [3, 3, 1]
+    assert [len(part) for part in back.batches(x, seeds=100)] == [1] * 7
 
 
 def test_images_do_not_mix():

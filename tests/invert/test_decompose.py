@@ -52,6 +52,18 @@ def test_reconstruct_whole_and_from_k(net, x):
     torch.testing.assert_close(strong, back(x, 3.0 * seed * maps))
 
 
+def test_in_batches(net, x, monkeypatch):
+    def all_three():
+        parts = invert.decompose(net, x, "conv5", 3, clusters=2)
+        wholes = (invert.reconstruct(net, x, "conv5", k) for k in (None, 3))
+        return parts.signals, parts.places, parts.clusters, *wholes
+
+    expected = all_three()
+    monkeypatch.setattr("bort.invert._backtrack._BUDGET", 1)
+    for found, wanted in zip(all_three(), expected, strict=True):
+        torch.testing.assert_close(found, wanted)
+
+
 def test_clusters_find_two_kinds():
     """A net whose channels see the left or the right half: two clusters."""
 

@@ -13,7 +13,7 @@ from bort import BortS, nets, penalty, train
 from bort.train import _checkpoint
 from bort.train._feed import order
 from tests.train import small
-from tests.train.small import RECIPE, STEPS, assert_same, fit, signal_in_test, stop_at
+from tests.train.small import RECIPE, STEPS, assert_same, dataset, fit, signal_in_test, stop_at
 
 
 def test_it_is_the_plain_loop(tmp_path):
@@ -67,7 +67,10 @@ def test_the_folder_of_a_run(whole):
     assert json.loads((whole.path / "recipe.json").read_text()) == RECIPE.to_dict()
     (start,) = json.loads((whole.path / "environment.json").read_text())
     assert start["versions"]["torch"] == torch.__version__
-    assert start["data"] == {"name": "mnist5k", "fingerprint": "0123456789abcdef"}
+    mean, std = (s.tolist() for s in dataset().statistics())
+    assert start["data"]["fingerprint"] == "0123456789abcdef"
+    assert (start["data"]["mean"], start["data"]["std"]) == (mean, std)
+    assert start["data"]["class_names"] == list("0123456789")
     assert {"hardware", "commit", "started", "processes", "precision", "device"} <= set(start)
     assert len((whole.path / "history.jsonl").read_text().splitlines()) == RECIPE.epochs
     files = {file.suffix for file in whole.path.rglob("*") if file.is_file()}

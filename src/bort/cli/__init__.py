@@ -23,6 +23,8 @@ def main() -> None:
         return
     from bort.cli.audit import audit
     from bort.cli.demo import demo
+    from bort.cli.evaluate import evaluate
+    from bort.cli.explain import explain
     from bort.cli.recipes import recipes, show
 
     def train_help() -> None:
@@ -31,6 +33,8 @@ def main() -> None:
     commands: dict[str, Any] = {
         "audit": tyro.conf.configure(tyro.conf.PositionalRequiredArgs)(audit),
         "demo": demo,
+        "evaluate": evaluate,
+        "explain": explain,
         "recipes": recipes,
         "show": tyro.conf.configure(tyro.conf.PositionalRequiredArgs)(show),
         "train": train_help,

@@ -29,6 +29,7 @@ FILES = {
     "data_batch_5.bin": "755304fc0b379caeae8c14f0dac912fbc7d6cd469eb67a1029a08a39453a9add",
     "test_batch.bin": "8e2eb146ae340b09e24670f29cabc6326dba54da8789dab6768acf480273f65b",
 }
+NAMES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 _RECORD = 1 + 3 * 32 * 32  # a byte of label, then the three planes
 
 
@@ -43,7 +44,7 @@ def cifar10(root: Path) -> Dataset:
         parts[name] = read_batch(folder / name)
     images, labels = (torch.cat([parts[name][i] for name in FILES if name.startswith("data")]) for i in (0, 1))
     fingerprint = hashlib.sha256("".join(FILES.values()).encode()).hexdigest()
-    return Dataset("cifar10", images, labels, *parts["test_batch.bin"], fingerprint)
+    return Dataset("cifar10", images, labels, *parts["test_batch.bin"], fingerprint, NAMES)
 
 
 def unpack(archive: Path, folder: Path) -> None:

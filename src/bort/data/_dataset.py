@@ -20,10 +20,16 @@ class Dataset:
     test_labels: Tensor
     fingerprint: str = ""
     """SHA-256 over the files it was read from, or over the images where it has none: what a run writes down."""
+    names: tuple[str, ...] = ()
 
     @property
     def classes(self) -> int:
         return int(self.train_labels.max()) + 1
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """What the classes are called; their numbers if they have no names."""
+        return self.names or tuple(str(label) for label in range(self.classes))
 
     def to(self, device: torch.device | str) -> Dataset:
         """The same, with the images on a device: as bytes, CIFAR-10 is 184 MB there."""

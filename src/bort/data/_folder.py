@@ -8,9 +8,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import torch
+from torch import Tensor
+
 if TYPE_CHECKING:
     from PIL.Image import Image
 
+MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet, which every folder is normalised by
 _ENDINGS = (".jpeg", ".jpg", ".png", ".webp", ".bmp", ".ppm")
 
 
@@ -31,6 +35,10 @@ class Folder:
     @property
     def classes(self) -> int:
         return len(self.class_names)
+
+    def statistics(self) -> tuple[Tensor, Tensor]:
+        """Mean and standard deviation of each channel, in [0, 1]: ImageNet's, as networks of timm expect them."""
+        return torch.tensor(MEAN, dtype=torch.float64), torch.tensor(STD, dtype=torch.float64)
 
     def read(self, file: str) -> Image:
         """One image, in RGB, wholly decoded. A ValueError names one that cannot be."""

@@ -4,7 +4,7 @@ from bort.explain._cam import cam
 from bort.explain._common import Cancelled, Progress
 from bort.explain._guided_ig import guided_ig
 from bort.explain._integrated import integrated_gradients
-from bort.explain._registry import Method, get, names, register
+from bort.explain._registry import Method, get, names, options, register
 from bort.explain._rise import rise
 from bort.explain._sat import Tracked, sat, track
 from bort.explain._xrai import xrai
@@ -19,6 +19,7 @@ __all__ = [
     "guided_ig",
     "integrated_gradients",
     "names",
+    "options",
     "register",
     "rise",
     "sat",

@@ -11,6 +11,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from bort._modes import evaluating
 from bort.explain._common import Target, check_images, targets_of, to_image_size, top_layer
 from bort.invert._backtrack import Backtracker
 from bort.invert._grid import grid_of
@@ -26,7 +27,14 @@ def cam(model: nn.Module, x: Tensor, target: Target = None, *, layer: str | None
     """
     check_images(model, x)
     name = layer or top_layer(model, x)
-    trace = Backtracker(model, name, "gradient").trace(x)
-    grid = grid_of(model, name, trace.features)
-    weights = grid.to_map(trace.slope(targets_of(trace.outputs, target))).sum(dim=(2, 3))
-    return to_image_size(torch.einsum("nc,nchw->nhw", weights, grid.to_map(trace.features)), x)
+    back = Backtracker(model, name, "gradient")
+    maps, done = [], 0
+    with torch.no_grad(), evaluating(model):
+        classes = targets_of(torch.cat([model(part) for part in back.batches(x)]), target)
+    for part in back.batches(x):
+        trace = back.trace(part)
+        grid = grid_of(model, name, trace.features)
+        weights = grid.to_map(trace.slope(classes[done : done + len(part)])).sum(dim=(2, 3))
+        maps.append(torch.einsum("nc,nchw->nhw", weights, grid.to_map(trace.features)))
+        done += len(part)
+    return to_image_size(torch.cat(maps), x)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import inspect
 from collections.abc import Callable
 
 from torch import Tensor
@@ -40,6 +41,12 @@ def get(name: str) -> Method:
         near = difflib.get_close_matches(name, _METHODS, n=2)
         raise ValueError(f"no method is called {name!r}; there are {', '.join(near or _METHODS)}")
     return _METHODS[name]
+
+
+def options(name: str) -> list[str]:
+    """What a method can be told beside model, images and target."""
+    parameters = inspect.signature(get(name)).parameters.values()
+    return [parameter.name for parameter in parameters][3:]
 
 
 def names() -> list[str]:

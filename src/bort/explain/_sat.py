@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from bort._modes import evaluating
 from bort.explain._common import Target, check_images, targets_of, top_layer
+from bort.invert._backtrack import Backtracker
 from bort.invert._decompose import decompose
 from bort.invert._rules import Rule
 
@@ -79,8 +80,13 @@ def sat(
         threshold: γ, as a part of each signal's maximum.
         rule: how signals pass activation functions, see :mod:`bort.invert`.
     """
-    tracked = track(model, x, layer=layer, k=k, value=value, rule=rule)
+    check_images(model, x)
     if target is not None:
         with torch.no_grad(), evaluating(model):
             targets_of(model(x[:1]).expand(len(x), -1), target)
-    return tracked.map(threshold=threshold)
+    name = layer or top_layer(model, x)
+    maps = []
+    for part in Backtracker(model, name, rule).batches(x, seeds=max(1, k)):  # all signals of all images would not fit
+        tracked = track(model, part, layer=name, k=k, value=value, rule=rule)
+        maps.append(tracked.map(threshold=threshold))
+    return torch.cat(maps)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from bort._modes import evaluating
 from bort.invert._rules import RULES, Rule, Rules
 
-_BUDGET = 2**28  # numbers that a chunk of seeds may fill the input with, over and over
+_BUDGET = 2**26  # numbers in the largest tensor of a pass: 256 MiB, of which a few live at a time
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,8 @@ class Trace:
     rule: Rule
     smooth: bool
     """Whether the rule stands in for smooth activations, because the model has no ReLU."""
+    largest: int
+    """Numbers in the largest tensor of the pass; a chunk of seeds takes so many for each of them."""
     _input: Tensor = field(repr=False)
     _end: Tensor = field(repr=False)
     _told: Tensor = field(repr=False)
@@ -41,7 +43,7 @@ class Trace:
             )
         if seed.device != self._end.device:
             raise ValueError(f"the seed is on {seed.device}, the features on {self._end.device}: move it there")
-        size = max(1, _BUDGET // max(1, 8 * self._input.numel()))
+        size = max(1, _BUDGET // self.largest)
         if not len(seed):
             return self._input.detach().new_empty(0, *self._input.shape)
         return torch.cat([self._back(part) for part in torch.split(seed.to(self._end.dtype), size)])
@@ -91,9 +93,16 @@ class Backtracker:
                 )
         return trace
 
+    def batches(self, x: Tensor, seeds: int = 1) -> list[Tensor]:
+        """x in as few parts as a budget of memory allows, with so many seeds going back for each image."""
+        check_input(self.model, x)
+        if len(x) == 1:
+            return [x]
+        return list(torch.split(x, max(1, _BUDGET // (seeds * self.trace(x[:1]).largest))))
+
     def features(self, x: Tensor) -> Tensor:
         """The layer's map of each input."""
-        return self.trace(x).features
+        return torch.cat([self.trace(part).features for part in self.batches(x)])
 
     def __call__(self, x: Tensor, seed: Tensor) -> Tensor:
         """g(seed) along the path of x; see :meth:`Trace.__call__`. For several calls with one x, keep its :meth:`trace`."""
@@ -101,8 +110,8 @@ class Backtracker:
 
     def reconstruct(self, x: Tensor) -> Tensor:
         """g of the layer's whole map: what the layer has kept of x."""
-        trace = self.trace(x)
-        return trace(trace.features)
+        traces = (self.trace(part) for part in self.batches(x))
+        return torch.cat([trace(trace.features) for trace in traces])
 
     def _forward(self, x: Tensor, *, smooth: bool) -> tuple[Trace, int]:
         rules = Rules(self.rule, smooth=smooth)
@@ -128,7 +137,8 @@ class Backtracker:
         if not end.requires_grad:
             raise ValueError(f"the layer {self.layer!r} does not depend on the input")
         told = outputs[0] if isinstance(outputs, (tuple, list)) else outputs
-        return Trace(end.detach(), told.detach(), self.rule, smooth, leaf, end, told), rules.met
+        largest = max(rules.largest, leaf.numel())
+        return Trace(end.detach(), told.detach(), self.rule, smooth, largest, leaf, end, told), rules.met
 
 
 def find_layer(model: nn.Module, name: str) -> nn.Module:

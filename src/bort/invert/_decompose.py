@@ -51,13 +51,17 @@ def reconstruct(
     With ``k`` each of the k channels counts at its largest activation only: with ``value`` if ``binary``, as in the paper,
     otherwise with ``value`` times the activation.
     """
-    trace = Backtracker(model, layer, rule).trace(x)
+    back = Backtracker(model, layer, rule)
     if k is None:
-        return trace(trace.features)
-    grid = grid_of(model, layer, trace.features)
-    found = salient(grid.to_map(trace.features), k)
-    strengths = torch.full_like(found.values, value) if binary else value * found.values
-    return trace(grid.from_map(joint_seed(found, found.places, strengths, grid.shape)))
+        return back.reconstruct(x)
+    images = []
+    for part in back.batches(x):
+        trace = back.trace(part)
+        grid = grid_of(model, layer, trace.features)
+        found = salient(grid.to_map(trace.features), k)
+        strengths = torch.full_like(found.values, value) if binary else value * found.values
+        images.append(trace(grid.from_map(joint_seed(found, found.places, strengths, grid.shape))))
+    return torch.cat(images)
 
 
 def decompose(
@@ -71,19 +75,25 @@ def decompose(
     rule: Rule = "guided",
     seed: int = 0,
 ) -> Decomposition:
-    """The top-k decomposition of each image: all N·k signals in one batched backward pass.
+    """The top-k decomposition of each image: all signals of as many images as memory allows in one batched backward
+    pass.
 
     ``clusters`` groups the signals of each image by K-Means on their shapes (each scaled to length 1), as the coloured parts
     of the paper's fig:3_2.
     """
-    trace = Backtracker(model, layer, rule).trace(x)
-    grid = grid_of(model, layer, trace.features)
-    found = salient(grid.to_map(trace.features), k)
-    signals = trace(grid.from_map(single_seeds(found, grid.shape, value))).movedim(0, 1)
+    back = Backtracker(model, layer, rule)
+    parts = []
+    for part in back.batches(x, seeds=max(1, k)):
+        trace = back.trace(part)
+        grid = grid_of(model, layer, trace.features)
+        found = salient(grid.to_map(trace.features), k)
+        signals = trace(grid.from_map(single_seeds(found, grid.shape, value))).movedim(0, 1)
+        parts.append((found.channels, found.values, found.places, signals))
+    channels, values, places, signals = (torch.cat(each) for each in zip(*parts, strict=True))
     width = grid.shape[2]
-    places = torch.stack([found.places // width, found.places % width], dim=-1)
+    places = torch.stack([places // width, places % width], dim=-1)
     grouped = None if clusters is None else _cluster(signals, clusters, seed)
-    return Decomposition(layer, rule, found.channels, found.values, places, signals, grouped, grid)
+    return Decomposition(layer, rule, channels, values, places, signals, grouped, grid)
 
 
 def _cluster(signals: Tensor, clusters: int, seed: int) -> Tensor:

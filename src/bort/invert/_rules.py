@@ -57,12 +57,13 @@ class _Deconvolution(torch.autograd.Function):
 class Rules(TorchFunctionMode):
     """While active, ReLUs (or, if ``smooth``, smooth activations) go back by ``rule``. ``met`` counts them.
 
-    If the tensor ``watched`` goes into an activation, what comes out is ``activated``.
+    If the tensor ``watched`` goes into an activation, what comes out is ``activated``. ``largest`` is how many numbers the
+    largest tensor has that the model made: a measure of the memory that a pass takes.
     """
 
     def __init__(self, rule: Rule, *, smooth: bool = False) -> None:
         super().__init__()
-        self.met = 0
+        self.met = self.largest = 0
         self.smooth = smooth
         self._function: Any = {"guided": _Guided, "deconvolution": _Deconvolution, "gradient": None}[rule]
         self.watched: Tensor | None = None
@@ -74,7 +75,10 @@ class Rules(TorchFunctionMode):
         options = dict(kwargs or {})
         is_relu = func in _RELU or func in _RELU_IN_PLACE
         if not (is_relu or func in SMOOTH):
-            return func(*args, **options)
+            made = func(*args, **options)
+            if isinstance(made, Tensor):
+                self.largest = max(self.largest, Tensor.numel(made))
+            return made
         a: Tensor = args[0] if args else options.pop("input")
         rest = args[1:]
         if is_relu == self.smooth or self._function is None:

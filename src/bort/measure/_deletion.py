@@ -5,13 +5,14 @@ empty one. The score of the class is followed over n + 1 images, both ends inclu
 of the curve by the trapezoid rule. Good maps make deletion fall early and insertion rise early.
 
 Three scores. "probability" is what RISE's authors use. "logit" is what the classifier computes. "relative", the logit divided
-by that of the clean image, is the only one that fits the paper's table, which has areas below 0 and none above 1.
+by that of the clean image, is the only one that fits the paper's table, which has areas below 0 and none above 1;
+it says something as long as the clean image's logit is well above 0, as it is for the class that the model chooses.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +22,7 @@ from bort._modes import evaluating
 from bort.explain._common import Progress, Target, check_images, targets_of
 
 Score = Literal["probability", "logit", "relative"]
+SCORES: Final[tuple[Score, ...]] = ("probability", "logit", "relative")
 Substrate = Literal["zero", "mean", "blur"]
 
 _BUDGET = 2**22  # numbers in a chunk of images; a network's own maps take a few dozen times as much
@@ -44,7 +46,6 @@ class DeletionInsertion:
         return self.deletion.double().mean().item(), self.insertion.double().mean().item()
 
 
-@torch.no_grad()
 def deletion_insertion(
     model: nn.Module,
     x: Tensor,
@@ -70,6 +71,24 @@ def deletion_insertion(
             "blur" (11 × 11 Gaussian of deviation 5, which RISE's authors use for insertion).
         progress: called after each chunk of images.
     """
+    if score not in SCORES:
+        raise ValueError(f'score={score!r}: choose "probability", "logit" or "relative"')
+    substrates: tuple[Substrate, Substrate] = (deletion_to, insertion_from)
+    return all_scores(model, x, saliency, target, steps=steps, substrates=substrates, progress=progress)[score]
+
+
+@torch.no_grad()
+def all_scores(
+    model: nn.Module,
+    x: Tensor,
+    saliency: Tensor,
+    target: Target = None,
+    *,
+    steps: int = 28,
+    substrates: tuple[Substrate, Substrate] = ("zero", "zero"),
+    progress: Progress | None = None,
+) -> dict[Score, DeletionInsertion]:
+    """:func:`deletion_insertion` with each of the scores, all out of the same passes through the model."""
     check_images(model, x)
     if saliency.shape != (len(x), *x.shape[-2:]):
         raise ValueError(
@@ -80,31 +99,29 @@ def deletion_insertion(
     pixels = x.shape[-2] * x.shape[-1]
     if not 1 <= steps <= pixels:
         raise ValueError(f"steps={steps}: choose from 1 to {pixels}, the number of pixels")
-    if score not in ("probability", "logit", "relative"):
-        raise ValueError(f'score={score!r}: choose "probability", "logit" or "relative"')
-    per_image = max(1, _BUDGET // ((steps + 1) * x[0].numel()))
-    deletions: list[Tensor] = []
-    insertions: list[Tensor] = []
+    at_once = max(1, _BUDGET // ((steps + 1) * x[0].numel()))
+    found: dict[Score, tuple[list[Tensor], list[Tensor]]] = {score: ([], []) for score in SCORES}
     with evaluating(model):
-        for start in range(0, len(x), per_image):
-            part = slice(start, start + per_image)
+        for start in range(0, len(x), at_once):
+            part = slice(start, start + at_once)
             images = x[part]
             outputs = model(images)
             chosen = None if target is None else torch.as_tensor(target, device=x.device).expand(len(x))[part]
             classes = targets_of(outputs, chosen)
             rank = _ranks(saliency[part].to(x.device))
             clean = outputs.gather(1, classes[:, None])
-            for curves, begin, end in (
-                (deletions, images, _substrate(images, deletion_to)),
-                (insertions, _substrate(images, insertion_from), images),
-            ):
-                curves.append(_curve(model, begin, end, rank, classes, steps, score, clean))
+            ends = ((images, _substrate(images, substrates[0])), (_substrate(images, substrates[1]), images))
+            for which, (begin, end) in enumerate(ends):
+                told = _outputs_between(model, begin, end, rank, steps)
+                for score in SCORES:
+                    found[score][which].append(_curve(told, classes, clean, score))
             if progress is not None:
-                progress(min(len(x), start + per_image), len(x))
-    deletion, insertion = torch.cat(deletions), torch.cat(insertions)
-    return DeletionInsertion(
-        deletion, insertion, _area(deletion), _area(insertion), score, (deletion_to, insertion_from)
-    )
+                progress(min(len(x), start + at_once), len(x))
+    result: dict[Score, DeletionInsertion] = {}
+    for score, (deletions, insertions) in found.items():
+        deletion, insertion = torch.cat(deletions), torch.cat(insertions)
+        result[score] = DeletionInsertion(deletion, insertion, _area(deletion), _area(insertion), score, substrates)
+    return result
 
 
 def _ranks(saliency: Tensor) -> Tensor:
@@ -114,25 +131,20 @@ def _ranks(saliency: Tensor) -> Tensor:
     return torch.empty_like(order).scatter_(1, order, places).view(saliency.shape)
 
 
-def _curve(
-    model: nn.Module,
-    begin: Tensor,
-    end: Tensor,
-    rank: Tensor,
-    classes: Tensor,
-    steps: int,
-    score: Score,
-    clean: Tensor,
-) -> Tensor:
-    """Scores of begin with more and more pixels of end, all images and steps of a chunk in few batches."""
-    pixels = rank[0].numel()
-    counts = torch.linspace(0, pixels, steps + 1, device=rank.device).round().long()
+def _outputs_between(model: nn.Module, begin: Tensor, end: Tensor, rank: Tensor, steps: int) -> Tensor:
+    """(N, steps + 1, classes) of begin with more and more pixels of end: images and steps together, in few batches."""
+    counts = torch.linspace(0, rank[0].numel(), steps + 1, device=rank.device).round().long()
     changed = rank[:, None] < counts[None, :, None, None]
     mixed = torch.where(changed[:, :, None], end[:, None], begin[:, None]).flatten(0, 1)
     size = max(1, _BUDGET // begin[0].numel())
     outputs = torch.cat([model(chunk) for chunk in torch.split(mixed, size)])
-    told = outputs.softmax(dim=1) if score == "probability" else outputs
-    curve = told.gather(1, classes.repeat_interleave(steps + 1)[:, None]).view(len(begin), steps + 1)
+    return outputs.view(len(begin), steps + 1, -1)
+
+
+def _curve(outputs: Tensor, classes: Tensor, clean: Tensor, score: Score) -> Tensor:
+    """(N, steps + 1): the score of each image's class."""
+    told = outputs.softmax(dim=2) if score == "probability" else outputs
+    curve = told.gather(2, classes[:, None, None].expand(-1, outputs.shape[1], 1))[:, :, 0]
     return curve / clean if score == "relative" else curve
 
 

@@ -27,6 +27,7 @@ from bort.train._runtime import Runtime
 from bort.train._setup import can_capture, layout, wrapped
 from bort.train._signals import Interrupted, Request, watched
 from bort.train._step import CapturedStep, Step
+from bort.train._view import view_of
 from bort.train._world import World, join
 
 _AGREE_STEPS = 16  # with several processes: how often they ask each other whether to stop
@@ -118,7 +119,9 @@ class _Training:
                 "precision": precision,
                 "from_step": self.steps,
             }
-            folder.start(recipe, facts | {"data": {"name": data.name, "fingerprint": data.fingerprint}})
+            view = view_of(recipe, data)
+            seen = {"mean": view.mean, "std": view.std, "class_names": view.class_names}
+            folder.start(recipe, facts | {"data": {"name": data.name, "fingerprint": data.fingerprint, **seen}})
 
     def run(self) -> None:
         recipe, per_epoch = self.recipe, self.feed.per_epoch

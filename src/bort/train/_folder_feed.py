@@ -21,6 +21,7 @@ from bort.train._feed import Batch, check_batch, order, weight
 from bort.train._recipe import Recipe
 from bort.train._runtime import Runtime
 from bort.train._seeded import seeded
+from bort.train._view import view_of
 from bort.train._world import World
 
 if TYPE_CHECKING:
@@ -52,9 +53,10 @@ class FolderFeed:
         # The last, smaller batch is left out, as everybody does on ImageNet; not where it is the only one.
         self.per_epoch = max(1, self._count // recipe.batch)
         self.skipped = 0
-        views = _TrainingViews(recipe) if recipe.augment.crop_and_flip else _PlainView(recipe)
+        view = view_of(recipe, data)
+        views = _TrainingViews(recipe) if recipe.augment.crop_and_flip else view
         self._train = _Samples(data, data.train_files, recipe, views)
-        self._test = _Samples(data, data.test_files, recipe, _PlainView(recipe))
+        self._test = _Samples(data, data.test_files, recipe, view)
         self._mix = _mixing(recipe)
         self._loaders: dict[_Samples, tuple[DataLoader[Any], list[list[Key]]]] = {}
 
@@ -188,23 +190,6 @@ class _TrainingViews:
         clean = [self._finish_clean(cropped)] if self._splits else []
         augmented = [self._finish(self._change(cropped)) for _ in range(max(1, self._splits - 1))]
         return torch.stack([*clean, *augmented])
-
-
-class _PlainView:
-    """The image at its size, normalised: for testing, and for training without augmentation. Images are resized so that a
-    crop of 7/8 has the size wanted, as on ImageNet; those that have it already (Tiny ImageNet) are left whole."""
-
-    def __init__(self, recipe: Recipe) -> None:
-        from timm.data import create_transform
-
-        self._size = recipe.data.image_size
-        self._whole = create_transform(self._size, crop_pct=1.0)
-        self._cropped = create_transform(self._size, crop_pct=0.875)
-
-    def __call__(self, image: Image) -> Tensor:
-        transform = self._whole if min(image.size) <= self._size else self._cropped
-        view: Tensor = transform(image)
-        return view[None]
 
 
 def _mixing(recipe: Recipe) -> Any:

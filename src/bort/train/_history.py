@@ -8,6 +8,8 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+from bort._whole import write_whole
+
 
 class History:
     """history.jsonl: lines are whole or not there, and a resumed run takes back what its checkpoint has not seen."""
@@ -46,17 +48,6 @@ class History:
             raise OSError(
                 error.errno, f"cannot write {self._path}: {error.strerror}; checkpoints are intact"
             ) from error
-
-
-def write_whole(file: Path, text: str) -> None:
-    """The whole text, or the file as it was."""
-    scratch = file.with_suffix(".writing")
-    try:
-        scratch.write_text(text)
-        os.replace(scratch, file)
-    except OSError as error:
-        scratch.unlink(missing_ok=True)
-        raise OSError(error.errno, f"cannot write {file}: {error.strerror}") from error
 
 
 class TensorBoard:

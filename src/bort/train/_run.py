@@ -15,8 +15,9 @@ from typing import Any
 from torch import nn
 
 from bort import _environment, nets
+from bort._whole import write_whole
 from bort.train import _checkpoint
-from bort.train._history import History, write_whole
+from bort.train._history import History
 from bort.train._recipe import Recipe, differences
 
 _RECIPE, _ENVIRONMENT, _HISTORY, _CHECKPOINTS, _LOCK = (

@@ -1,0 +1,43 @@
+"""The folder that a command writes: what is in it is from the last call, and manifest.json lists it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from bort._environment import describe
+from bort._whole import write_whole
+
+_MANIFEST = "manifest.json"
+
+
+class Written:
+    """Files of one call. Those that an earlier call wrote into the folder go; files of anybody else stay, and
+    are not overwritten."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.files: list[str] = []
+        before = folder / _MANIFEST
+        try:
+            self._ours = set(json.loads(before.read_text())["files"]) if before.exists() else set()
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"{before} is not a manifest of bort's: choose another folder with --out") from error
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def add(self, name: str, content: bytes) -> None:
+        if name not in self._ours and (self.folder / name).exists() and name not in self.files:
+            raise ValueError(f"{self.folder / name} is there already and not bort's: choose another folder with --out")
+        write_whole(self.folder / name, content)
+        self.files.append(name)
+
+    def close(self, seed: int, **facts: Any) -> Path:
+        """The manifest, and away with what an earlier call has left."""
+        manifest = self.folder / _MANIFEST
+        whole = facts | {"files": self.files} | describe(seed)
+        write_whole(manifest, json.dumps(whole, indent=2, ensure_ascii=False) + "\n")
+        for name in self._ours - set(self.files):
+            if Path(name).name == name:
+                (self.folder / name).unlink(missing_ok=True)
+        return manifest

@@ -1,0 +1,75 @@
+"""Saliency methods beside each other: the maps of each, how long they took, and deletion and insertion by every score."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from bort import explain
+from bort._modes import evaluating
+from bort.explain._common import Target, check_images, targets_of
+from bort.measure._deletion import DeletionInsertion, Score, Substrate, all_scores
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """One method on a batch of images."""
+
+    method: str
+    maps: Tensor
+    """(N, H, W)"""
+    scores: dict[Score, DeletionInsertion]
+    seconds: float
+    """For the maps, not for deletion and insertion."""
+
+
+def evaluate(
+    model: nn.Module,
+    x: Tensor,
+    methods: Iterable[str] | None = None,
+    target: Target = None,
+    *,
+    steps: int = 28,
+    substrates: tuple[Substrate, Substrate] = ("zero", "zero"),
+    options: dict[str, dict[str, object]] | None = None,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> dict[str, Evaluation]:
+    """Deletion and insertion (paper, tab:insertion_deletion) of saliency methods, by the names they are registered under.
+
+    Args:
+        model, x: any classifier and a batch of images.
+        methods: names; all of `bort.explain.names()` by default.
+        target: the class that is explained and followed; what the model says of each image by default.
+        steps, substrates: see :func:`deletion_insertion`.
+        options: for single methods, by their names: ``{"rise": {"masks": 500}}``.
+        progress: called with (method, done, total) as a slow one goes on.
+    """
+    chosen = list(methods) if methods is not None else explain.names()
+    functions = {name: explain.get(name) for name in chosen}
+    unknown = sorted(set(options or {}) - set(chosen))
+    if unknown:
+        raise ValueError(f"options for {unknown[0]!r}, which is not among the methods {', '.join(chosen)}")
+    check_images(model, x)
+    with torch.no_grad(), evaluating(model):
+        classes = targets_of(torch.cat([model(part) for part in torch.split(x, 64)]), target)
+    found = {}
+    for name, function in functions.items():
+        given = dict((options or {}).get(name, {}))
+        if progress is not None and "progress" in explain.options(name):
+            given["progress"] = _named(progress, name)
+        start = time.perf_counter()
+        maps = function(model, x, classes, **given).detach()
+        if maps.is_cuda:
+            torch.cuda.synchronize(maps.device)
+        seconds = time.perf_counter() - start
+        scores = all_scores(model, x, maps, classes, steps=steps, substrates=substrates)
+        found[name] = Evaluation(name, maps, scores, seconds)
+    return found
+
+
+def _named(progress: Callable[[str, int, int], None], name: str) -> explain.Progress:
+    return lambda done, total: progress(name, done, total)

@@ -1,0 +1,87 @@
+"""How the network of a run sees an image, and how a person sees what the network was given."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from bort.data import Dataset, Folder
+from bort.data import load as load_data
+from bort.train._recipe import Recipe
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+    from bort.train._run import Run
+
+
+@dataclass(frozen=True)
+class View:
+    """The image at its size, normalised: for testing, for explaining, and for training without augmentation.
+
+    Images are resized so that a crop of 7/8 has the size wanted, as on ImageNet; those that are no larger (Tiny ImageNet's,
+    digits) are left whole.
+    """
+
+    size: int
+    channels: int
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    class_names: tuple[str, ...] = ()
+
+    def __call__(self, image: Image) -> Tensor:
+        """(1, C, size, size)"""
+        whole, cropped = self._transforms
+        transform = whole if min(image.size) <= self.size else cropped
+        view: Tensor = transform(image.convert("L" if self.channels == 1 else "RGB"))
+        return view[None]
+
+    @cached_property
+    def _transforms(self) -> tuple[Any, Any]:
+        from timm.data import create_transform
+
+        shape = (self.channels, self.size, self.size)
+        return tuple(create_transform(shape, crop_pct=part, mean=self.mean, std=self.std) for part in (1.0, 0.875))
+
+    def read(self, file: str | os.PathLike[str]) -> Tensor:
+        """(1, C, size, size) of an image file."""
+        from PIL import Image as images
+        from PIL import ImageOps
+
+        path = Path(file)
+        if not path.is_file():
+            raise FileNotFoundError(f"there is no image {path}")
+        try:
+            with images.open(path) as image:
+                return self(ImageOps.exif_transpose(image))  # as a camera was held
+        except Exception as error:  # damaged files make decoders throw anything
+            raise ValueError(f"{path} is not a readable image: {error}") from error
+
+    def pixels(self, x: Tensor) -> Tensor:
+        """Normalised images (…, C, H, W) as a person sees them, in [0, 1]."""
+        mean, std = (torch.tensor(s, dtype=x.dtype, device=x.device).view(-1, 1, 1) for s in (self.mean, self.std))
+        return (x * std + mean).clamp(0, 1)
+
+    def name(self, label: int) -> str:
+        """What a class is called."""
+        return self.class_names[label] if label < len(self.class_names) else str(label)
+
+
+def view_of(recipe: Recipe, data: Dataset | Folder) -> View:
+    mean, std = (tuple(s.tolist()) for s in data.statistics())
+    return View(recipe.data.image_size, recipe.data.channels, mean, std, tuple(data.class_names))
+
+
+def view_of_run(run: Run, root: Path | None = None) -> View:
+    """As it was written down when the run was started, so that its data need not be at hand; else from its data."""
+    known = run.environment[-1].get("data", {}) if run.environment else {}
+    if {"mean", "std", "class_names"} <= known.keys():
+        size, channels = run.recipe.data.image_size, run.recipe.data.channels
+        return View(size, channels, tuple(known["mean"]), tuple(known["std"]), tuple(known["class_names"]))
+    return view_of(run.recipe, load_data(run.recipe.data.name, root))
