@@ -119,7 +119,7 @@ def papers_synthesis(net, source, target, k, value):
 
 def test_synthesize_is_the_papers_recipe(net, x):
     source, target = x, x.flip(0)
-    found = invert.synthesize(net, source, target, "conv5", k=6, value=1.5)
+    found = invert.synthesize(net, source, target, "conv5", k=6, value=1.5, path="source")
     for n in range(3):
         ztr, signal = papers_synthesis(net, source[n], target[n], 6, 1.5)
         image = found.images[n]
@@ -141,8 +141,18 @@ def test_whose_path(net, x):
     }
     assert not torch.allclose(images["source"], images["target"])
     assert not torch.allclose(images["source"], images["none"])
-    again = invert.synthesize(net, source, target, "conv5", k=6, rounds=1).images
+    again = invert.synthesize(net, source, target, "conv5", k=6, path="source", rounds=1).images
     assert not torch.allclose(again, images["source"])
+    default = invert.synthesize(net, source, target, "conv5", k=6)
+    torch.testing.assert_close(default.images, images["none"])
+
+
+def test_pairs_in_batches(net, x, monkeypatch):
+    expected = invert.synthesize(net, x, x.flip(0), "conv5", k=6)
+    monkeypatch.setattr("bort.invert._backtrack._BUDGET", 1)
+    found = invert.synthesize(net, x, x.flip(0), "conv5", k=6)
+    for name, value in vars(expected).items():
+        torch.testing.assert_close(getattr(found, name), value)
 
 
 def test_success_counts_pairs_of_two_classes():

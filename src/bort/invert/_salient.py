@@ -39,8 +39,7 @@ def single_seeds(found: Salient, shape: tuple[int, int, int], value: float) -> T
     count, k = found.channels.shape
     seeds = found.values.new_zeros(k, count, shape[0], shape[1] * shape[2])
     image = torch.arange(count, device=seeds.device)
-    for each in range(k):
-        seeds[each, image, found.channels[:, each], found.places[:, each]] = value
+    seeds[torch.arange(k, device=seeds.device)[:, None], image, found.channels.T, found.places.T] = value
     return seeds.view(k, count, *shape)
 
 

@@ -5,12 +5,13 @@ r"""Adversarial synthesis (paper, "Details of Decomposition and Synthesis"): the
 
 The paper leaves open whose open ReLUs g follows. That decides everything, and it is a trade-off: along the source's path the
 image looks like the source and stays it for the classifier; along the target's it fools the classifier and looks like the
-target.
+target. The default, "none", fools most often among the paths whose images look more like their source than like their target
+(benchmarks/results/choices-cpu.json). More rounds move along the same trade-off and do not improve it, so there are none.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Literal
 
 import torch
@@ -64,7 +65,7 @@ def synthesize(
     k: int = 64,
     *,
     value: float = 1.0,
-    path: Path = "source",
+    path: Path = "none",
     rounds: int = 0,
 ) -> Synthesis:
     """Images with the outlook of ``source`` and the salient channels of ``target``, pair by pair.
@@ -76,7 +77,8 @@ def synthesize(
         k: how many of the target's channels.
         value: the paper's B.
         path: whose open ReLUs g follows: "source", "target", or "none" (deconvolution).
-        rounds: how often g is repeated along the path of the image just made; 0 is the paper.
+        rounds: how often g is repeated along the path of the image just made; 0 is the paper. With "none" only pools have a
+            path that can change.
     """
     if source.shape != target.shape:
         raise ValueError(f"source {tuple(source.shape)} and target {tuple(target.shape)} must be of one shape")
@@ -85,8 +87,19 @@ def synthesize(
     if rounds < 0:
         raise ValueError(f"rounds={rounds}: must be 0 or more")
     back = Backtracker(model, layer, "deconvolution" if path == "none" else "guided")
+    parts = back.batches(source)
+    pairs = zip(parts, torch.split(target, [len(part) for part in parts]), strict=True)
+    made = [_pairs(back, one, other, k, value, path, rounds) for one, other in pairs]
+    return Synthesis(
+        **{field.name: torch.cat([getattr(each, field.name) for each in made]) for field in fields(Synthesis)}
+    )
+
+
+def _pairs(
+    back: Backtracker, source: Tensor, target: Tensor, k: int, value: float, path: Path, rounds: int
+) -> Synthesis:
     from_source, from_target = back.trace(source), back.trace(target)
-    grid = grid_of(model, layer, from_target.features)
+    grid = grid_of(back.model, back.layer, from_target.features)
     found = salient(grid.to_map(from_target.features), k)
     places = grid.to_map(from_source.features).flatten(2).argmax(dim=2).gather(1, found.channels)
     seed = grid.from_map(joint_seed(found, places, value * found.values, grid.shape))
@@ -95,7 +108,7 @@ def synthesize(
         images = _like(back(images, seed), source)
     return Synthesis(
         images=images,
-        map_verdicts=_verdict_on_map(model, back, source, seed),
+        map_verdicts=_verdict_on_map(back, source, seed),
         image_verdicts=back.trace(images).outputs.argmax(dim=1),
         source_classes=from_source.outputs.argmax(dim=1),
         target_classes=from_target.outputs.argmax(dim=1),
@@ -119,12 +132,12 @@ def _correlation(one: Tensor, other: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def _verdict_on_map(model: nn.Module, back: Backtracker, x: Tensor, maps: Tensor) -> Tensor:
+def _verdict_on_map(back: Backtracker, x: Tensor, maps: Tensor) -> Tensor:
     """The class that the rest of the model gives to a feature map; an activation after the layer leaves it as it is."""
     hook = back._module.register_forward_hook(lambda *_: maps)
     try:
-        with evaluating(model):
-            verdicts: Tensor = model(x).argmax(dim=1)
+        with evaluating(back.model):
+            verdicts: Tensor = back.model(x).argmax(dim=1)
     finally:
         hook.remove()
     return verdicts
