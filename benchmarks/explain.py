@@ -29,6 +29,7 @@ from bort._environment import describe
 from bort._table import table
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+THRESHOLD = 0.2
 TARGETS = {"xrai, one image": 4, "guided-ig, batch of 8": 4, "sat": 10, "deletion and insertion": 5}
 
 
@@ -123,7 +124,7 @@ def sat(repeats: int) -> list[dict[str, Any]]:
         ("acnn-small", small, "conv5", 32),
     ):
         image = pictures(1, size)
-        ours, mine = timed(lambda m=model, i=image, n=layer: explain.sat(m, i, layer=n), repeats)
+        ours, mine = timed(lambda m=model, i=image, n=layer: explain.sat(m, i, layer=n, threshold=THRESHOLD), repeats)
         theirs, yours = timed(lambda m=model, i=image, n=layer: algorithm_1(m, i, n), repeats)
         once, _ = timed(lambda m=model, i=image, n=layer: algorithm_1(m, i, n, forward_once=True), repeats)
         found.append(
@@ -138,9 +139,7 @@ def sat(repeats: int) -> list[dict[str, Any]]:
     return found
 
 
-def algorithm_1(
-    model: nn.Module, image: Tensor, layer: str, k: int = 64, threshold: float = 0.1, *, forward_once: bool = False
-) -> Tensor:
+def algorithm_1(model: nn.Module, image: Tensor, layer: str, k: int = 64, *, forward_once: bool = False) -> Tensor:
     """Line by line. ``g`` is a forward pass to store the positions and a backward pass, for each channel."""
     g = invert.Backtracker(model, layer)
     trace = g.trace(image)
@@ -152,7 +151,7 @@ def algorithm_1(
         z0 = torch.zeros_like(z)
         z0[channel].view(-1)[z[channel].argmax()] = 1
         signal = (trace(z0[None]) if forward_once else g(image, z0[None]))[0].abs().sum(dim=0)
-        result += value * (signal > threshold * signal.max())
+        result += value * (signal > THRESHOLD * signal.max())
     return result
 
 
