@@ -5,11 +5,12 @@ Felzenszwalb's algorithm at six scales, each segment widened by a few pixels, an
 have the highest mean, again and again; each pixel gets the mean it came in with.
 
 The published code measures every segment anew in every round. A pixel enters the map once, so it is enough to take it out of
-the counts and sums of all segments then.
+the counts and sums of its segments then: the whole growth costs as much as one look at every segment.
 """
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import torch
@@ -89,9 +90,15 @@ def segments(image: Tensor, dilation: int) -> Tensor:
     low, high = pixels.min(), pixels.max()
     pixels = (pixels - low) / (high - low if high > low else 1.0) * 2 - 1
     large = resize(pixels, _SIZE, order=3, mode="constant", preserve_range=True, anti_aliasing=True)
+
+    def cut(scale: int) -> NDArray[np.int64]:
+        labels: NDArray[np.int64] = felzenszwalb(large, scale=scale, sigma=0.8, min_size=150)
+        return labels
+
     found = []
-    for scale in _SCALES:
-        labels = felzenszwalb(large, scale=scale, sigma=0.8, min_size=150)
+    with ThreadPoolExecutor(len(_SCALES)) as pool:  # most of it is C
+        scales = list(pool.map(cut, _SCALES))
+    for labels in scales:
         small = resize(labels, image.shape[1:], order=0, preserve_range=True, mode="constant", anti_aliasing=False)
         numbers = torch.from_numpy(np.ascontiguousarray(small)).long()
         found.append(numbers == torch.arange(int(numbers.min()), int(numbers.max()) + 1)[:, None, None])
@@ -99,18 +106,31 @@ def segments(image: Tensor, dilation: int) -> Tensor:
 
 
 def _widen(masks: Tensor, radius: int) -> Tensor:
-    """Each mask and all places within the radius of it."""
+    """Each mask and all places within the radius of it. Most segments are small: only the box around each is looked at."""
     if not radius:
         return masks
     axis = torch.arange(-radius, radius + 1)
-    disk = (axis[:, None].square() + axis.square() <= radius * radius).float()
-    return F.conv2d(masks[:, None].float(), disk[None, None], padding=radius)[:, 0] > 0.5
+    disk = (axis[:, None].square() + axis.square() <= radius * radius).float()[None, None]
+    height, width = masks.shape[1:]
+    wide = torch.zeros_like(masks)
+    for mask, result in zip(masks, wide, strict=True):
+        rows, columns = mask.any(dim=1).nonzero(), mask.any(dim=0).nonzero()
+        if not len(rows):
+            continue
+        top, bottom = max(0, int(rows[0]) - radius), min(height, int(rows[-1]) + radius + 1)
+        left, right = max(0, int(columns[0]) - radius), min(width, int(columns[-1]) + radius + 1)
+        box = mask[None, None, top:bottom, left:right].float()
+        result[top:bottom, left:right] = F.conv2d(box, disk, padding=radius)[0, 0] > 0.5
+    return wide
 
 
 def grow(values: Tensor, masks: Tensor, min_pixels: int) -> Tensor:
     """(H, W): add the mask whose new pixels have the highest mean, until none brings enough new pixels."""
-    flat, inside = values.flatten(), masks.flatten(1).double()
-    counts, sums = inside.sum(dim=1), inside @ flat
+    flat, count = values.flatten(), len(masks)
+    pixels, owners = masks.flatten(1).T.nonzero(as_tuple=True)  # by pixel: the masks that it is in
+    starts = torch.cat([torch.zeros(1, dtype=torch.long), torch.bincount(pixels, minlength=len(flat)).cumsum(dim=0)])
+    counts = torch.bincount(owners, minlength=count).double()
+    sums = torch.bincount(owners, weights=flat[pixels], minlength=count)
     free = torch.ones_like(flat, dtype=torch.bool)
     result = torch.full_like(flat, -torch.inf)
     while True:
@@ -121,9 +141,12 @@ def grow(values: Tensor, masks: Tensor, min_pixels: int) -> Tensor:
         new = (masks[best].flatten() & free).nonzero()[:, 0]
         result[new] = flat[new].mean()
         free[new] = False
-        entered = inside[:, new]
-        counts -= entered.sum(dim=1)
-        sums -= entered @ flat[new]
+        # A pixel enters once; then it counts in none of its masks any more.
+        lengths = starts[new + 1] - starts[new]
+        within = torch.arange(int(lengths.sum())) - (lengths.cumsum(dim=0) - lengths).repeat_interleave(lengths)
+        leaving = owners[starts[new].repeat_interleave(lengths) + within]
+        counts -= torch.bincount(leaving, minlength=count)
+        sums -= torch.bincount(leaving, weights=flat[new].repeat_interleave(lengths), minlength=count)
         counts[best] = 0
     rest = result == -torch.inf
     if rest.any():
