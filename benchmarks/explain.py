@@ -90,7 +90,7 @@ def _photograph() -> Tensor:
 
 
 def guided_ig(_: int) -> list[dict[str, Any]]:
-    """As published but for the steps, of which there are 200 there: 50 here, both in float64 so that they take the same path."""
+    """As published, with 50 steps instead of 200; both sides in float64 so that they take the same path."""
     import numpy as np
     from saliency.core import guided_ig as pair
 

@@ -26,6 +26,7 @@ def main() -> None:
     from bort.cli.evaluate import evaluate
     from bort.cli.explain import explain
     from bort.cli.recipes import recipes, show
+    from bort.cli.report import figures, report
 
     def train_help() -> None:
         """Train a recipe into a run's folder, or go on with one; `bort train --help`."""
@@ -35,7 +36,9 @@ def main() -> None:
         "demo": demo,
         "evaluate": evaluate,
         "explain": explain,
+        "figures": figures,
         "recipes": recipes,
+        "report": report,
         "show": tyro.conf.configure(tyro.conf.PositionalRequiredArgs)(show),
         "train": train_help,
     }

@@ -67,14 +67,15 @@ def _evaluate(
     from bort.cli._progress import working
     from bort.cli.explain import chosen_methods, options_for
     from bort.measure._deletion import SCORES
-    from bort.report._curves import deletion_insertion_curves
+    from bort.report._curves import curves as draw_curves
     from bort.report._images import npy
     from bort.report._style import to_png
+    from bort.report._subject import names
     from bort.train._examples import examples
 
     methods = chosen_methods(asked)
     options = options_for(methods, given)
-    runs = {name: train.load(folder) for name, folder in _names(folders).items()}
+    runs = {name: train.load(folder) for name, folder in names(list(folders)).items()}
     sets = {run.recipe.data.name for run in runs.values()}
     if len(sets) > 1:
         raise ValueError(f"the runs are on different data ({', '.join(sorted(sets))}): evaluate them apart")
@@ -103,7 +104,7 @@ def _evaluate(
             cells = (f"{areas[score][which]:.3f}" for score in SCORES for which in (0, 1))
             rows.append((method, name, *cells, f"{each.seconds:.1f}"))
             facts.append({"run": name, "method": method, "areas": areas, "seconds": each.seconds})
-    written.add("curves.png", to_png(deletion_insertion_curves(found)))
+    written.add("curves.png", to_png(draw_curves(found)))
     order = {method: number for number, method in enumerate(methods)}
     rows.sort(key=lambda row: order[row[0]])
     short = {"probability": "prob.", "logit": "logit", "relative": "relative"}
@@ -120,11 +121,3 @@ def _evaluate(
         results=facts,
     )
     print(f"{len(x)} images; {len(written.files)} files, listed in {manifest}")
-
-
-def _names(folders: tuple[Path, ...]) -> dict[str, Path]:
-    """Short names that tell the runs apart."""
-    short = [folder.resolve().name for folder in folders]
-    if len(set(short)) == len(short):
-        return dict(zip(short, folders, strict=True))
-    return {f"{number}-{name}": folder for number, (name, folder) in enumerate(zip(short, folders, strict=True), 1)}

@@ -14,20 +14,23 @@ from bort.measure._inputs import Use, uses_of, visit_inputs
 
 @dataclass(frozen=True)
 class Gram:
-    """The entries of a layer's Gram matrices WᵀW, as the paper's fig:1_2 shows them."""
+    """The entries of a layer's Gram matrices, as the paper's fig:1_2 shows them."""
 
     diagonal: Tensor
-    """1 everywhere if the constraint is met by a tall weight; of a wide one the mean can only be out/in."""
+    """1 everywhere if the constraint is met. Of a wide weight's WᵀW the mean can only be out/in."""
     off_diagonal: Tensor
     """0 everywhere if it is met; a random sample if there are more than ``limit``."""
 
 
 @torch.no_grad()
-def gram(model: nn.Module, limit: int = 1_000_000) -> dict[str, Gram]:
-    """The distribution of the Gram matrix G = WᵀW of each layer (section 4.2)."""
+def gram(model: nn.Module, limit: int = 1_000_000, *, smaller: bool = False) -> dict[str, Gram]:
+    """The distribution of the Gram matrix G = WᵀW of each layer (section 4.2); with ``smaller`` WWᵀ where the layer is wide,
+    which is the one that can be brought to I."""
     found: dict[str, Gram] = {}
     for name, weight, _, linear in uses_of(model):
         w = penalty.matrices(weight.detach(), blocks=linear.blocks, transposed=linear.transposed).float()
+        if smaller and w.shape[-2] < w.shape[-1]:
+            w = w.mT
         size = w.shape[-1]
         diagonal = w.square().sum(dim=-2).flatten()
         pairs = w.shape[0] * size * (size - 1)

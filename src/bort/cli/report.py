@@ -1,0 +1,99 @@
+"""`bort report` and `bort figures`"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+
+def report(
+    runs: tuple[Path, ...],
+    /,
+    out: Path = Path("report.html"),
+    shown: int = 6,
+    measured: int = 64,
+    evaluated: int = 24,
+    masks: int = 1000,
+    features: int = 64,
+    device: str = "cpu",
+    data_root: Path | None = None,
+) -> None:
+    """Make one self-contained page about runs, beside each other, and the same figures as PNG and SVG.
+
+    Args:
+        runs: folders of runs on the same data.
+        out: the page; its figures go into a folder beside it.
+        shown: images in the pictures.
+        measured: test images for ratios and reconstructions.
+        evaluated: test images for deletion and insertion.
+        masks: of RISE.
+        features: k of SAT and of everything made from the most salient features.
+        device: cpu, cuda, …
+        data_root: where the data sets are; default: $BORT_DATA, or ~/.cache/bort.
+    """
+    from bort.cli._progress import working
+    from bort.report import Amount, make, subjects
+
+    try:
+        amount = Amount(shown, measured, evaluated, masks, features)
+        if out.is_dir():
+            raise ValueError(f"{out} is a folder; name the page, such as {out / 'report.html'}")
+        with working() as say:
+            made = make(subjects(list(runs), amount, device, data_root), say)
+            files = made.write(out)
+    except (ImportError, OSError, RuntimeError, ValueError) as error:
+        sys.exit(f"bort report: {error}")
+    for name, why in made.missing.items():
+        print(f"{name} is left out: {why}")
+    print(f"{out}, {out.stat().st_size / 2**20:.1f} MB, and {len(files) - 1} files in {files[-1].parent}")
+
+
+def figures(
+    names: tuple[str, ...],
+    /,
+    runs: tuple[Path, ...] = (),
+    out: Path = Path("figures"),
+    shown: int = 6,
+    measured: int = 64,
+    evaluated: int = 24,
+    masks: int = 1000,
+    features: int = 64,
+    device: str = "cpu",
+    data_root: Path | None = None,
+) -> None:
+    """Make figures of the paper again, from runs, as PNG and SVG.
+
+    Args:
+        names: training, gram, sigma, ratio, reconstruction, saliency, deletion, features, clusters, adversaries, the
+            paper's own names such as fig:2_1_recon, or all.
+        runs: folders of runs on the same data.
+        out: the folder to write.
+        shown: images in the pictures.
+        measured: test images for ratios and reconstructions.
+        evaluated: test images for deletion and insertion.
+        masks: of RISE.
+        features: k of SAT and of everything made from the most salient features.
+        device: cpu, cuda, …
+        data_root: where the data sets are; default: $BORT_DATA, or ~/.cache/bort.
+    """
+    from bort._whole import write_whole
+    from bort.cli._progress import working
+    from bort.report import FIGURES, Amount, Missing, draw, resolve, subjects
+    from bort.report._style import to_png, to_svg
+
+    try:
+        wanted = list(FIGURES) if names == ("all",) else [resolve(name) for name in names]
+        found = subjects(list(runs), Amount(shown, measured, evaluated, masks, features), device, data_root)
+        out.mkdir(parents=True, exist_ok=True)
+        for name in wanted:
+            with working() as say:
+                try:
+                    each = draw(name, found, say)
+                except Missing as reason:
+                    print(f"{name} is left out: {reason}")
+                    continue
+            write_whole(out / f"{name}.png", to_png(each.figure))
+            write_whole(out / f"{name}.svg", to_svg(each.figure))
+            print(f"{out / name}.png and .svg ({each.paper}): {each.look}")
+    except (ImportError, OSError, RuntimeError, ValueError) as error:
+        sys.exit(f"bort figures: {error}")

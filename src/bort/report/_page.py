@@ -1,0 +1,144 @@
+"""One self-contained page out of runs, and the same figures as PNG and SVG beside it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from html import escape
+from importlib.resources import files
+from pathlib import Path
+
+from bort import __version__, explain
+from bort._environment import describe
+from bort._whole import write_whole
+from bort.report import _tables
+from bort.report._figures import FIGURES, draw
+from bort.report._illustration import Illustration
+from bort.report._style import GRID, INK, MUTED, to_png, to_svg
+from bort.report._subject import Missing, Say, Subject
+
+_VARIABLES = {INK: "var(--ink)", MUTED: "var(--muted)", GRID: "var(--grid)"}
+
+
+@dataclass(frozen=True)
+class Report:
+    page: str
+    illustrations: list[Illustration]
+    missing: dict[str, str]
+    """Figures that make no sense for these runs, and why."""
+
+    def write(self, file: Path) -> list[Path]:
+        """The page, and NAME-figures/ beside it; whole files only."""
+        folder = file.with_name(f"{file.stem}-figures")
+        folder.mkdir(parents=True, exist_ok=True)
+        written = []
+        for each in self.illustrations:
+            for ending, content in ((".png", to_png(each.figure)), (".svg", _alone(to_svg(each.figure)))):
+                path = folder / f"{each.name}{ending}"
+                write_whole(path, content)
+                written.append(path)
+        write_whole(file, self.page)
+        return [file, *written]
+
+
+def report(subjects: list[Subject], say: Say | None = None) -> Report:
+    """Everything about some runs that makes sense for them."""
+    illustrations, missing = [], {}
+    for number, name in enumerate(FIGURES):
+        if say is not None:
+            say("report", number, len(FIGURES))
+        try:
+            illustrations.append(draw(name, subjects, say))
+        except Missing as reason:
+            missing[name] = str(reason)
+    if say is not None:
+        say("report", len(FIGURES), len(FIGURES))
+    return Report(_page(subjects, illustrations, missing), illustrations, missing)
+
+
+def _page(subjects: list[Subject], illustrations: list[Illustration], missing: dict[str, str]) -> str:
+    title = "Inside " + " and ".join(s.name for s in subjects)
+    recipe = subjects[0].run.recipe
+    sections = [
+        ("how", "What was trained and how", _section("how", "What was trained and how", "", _tables.how(subjects)))
+    ]
+    for number, each in enumerate(illustrations):
+        extra = ""
+        if each.name == "deletion":
+            extra = _tables.deletion(subjects, explain.names())
+        body = f"<figure>{_inline(each, number)}</figure>{extra}"
+        sections.append((each.name, each.title, _section(each.name, each.title, each.paper, body, each.look)))
+        if each.name == "training":
+            sections.append(("audit", "The audit", _audit(subjects)))
+    facts = describe(recipe.seed)
+    torch = facts["versions"]["torch"]
+    where = f"bort {__version__}, commit {facts['commit']}, {facts['hardware']}, torch {torch}, {facts['date']}"
+    left_out = "".join(f"<li>{escape(name)}: {escape(why)}</li>" for name, why in missing.items())
+    css = files("bort.report").joinpath("page.css").read_text()
+    links = "".join(f'<a href="#{name}">{escape(words)}</a>' for name, words, _ in sections)
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; img-src data:">
+<title>{escape(title)}</title>
+<style>
+{css}</style>
+</head>
+<body>
+<header>
+<h1>{escape(title)}</h1>
+<p>{escape(recipe.net.name)} on {escape(recipe.data.name)}</p>
+<ul class="ends">{"".join(_end(subject) for subject in subjects)}</ul>
+<nav aria-label="Contents">{links}</nav>
+</header>
+<main>
+{"".join(section for _, _, section in sections)}
+{f'<section id="missing"><h2>Not shown</h2><ul>{left_out}</ul></section>' if left_out else ""}
+</main>
+<footer><p>Made by {escape(where)}. Figures belong to the runs' newest checkpoints; test images are drawn evenly from the test
+set.</p></footer>
+</body>
+</html>
+"""
+
+
+def _end(subject: Subject) -> str:
+    run = subject.run
+    accuracy = "–" if run.accuracy is None else f"{run.accuracy:.1%}"
+    known = [layer.ratio for layer in subject.audit if layer.ratio is not None and layer.ratio == layer.ratio]
+    ratio = f"mean ratio {sum(known) / len(known):.2f}" if known else "no ratio without test images"
+    return f"<li>{escape(subject.name)}<strong>{accuracy}</strong><span>{ratio}</span></li>"
+
+
+def _audit(subjects: list[Subject]) -> str:
+    look = (
+        "What is true of each layer. A wide one cannot be inverted; σ and the rows of a wide one are 1 on the constraint; the "
+        "ratio is the part of its input that is lost; the cosine is how much a weight looks like what excites it most "
+        "(Definition 1), the claim what its activations alone would say."
+    )
+    body = "".join(f"<h3>{escape(s.name)}</h3>{_tables.audit(s)}" for s in subjects)
+    return _section("audit", "The audit", "section 4.2", body, look)
+
+
+def _section(name: str, title: str, paper: str, body: str, look: str = "") -> str:
+    small = f"<small>{escape(paper)}</small>" if paper else ""
+    words = f'<p class="look">{escape(look)}</p>' if look else ""
+    return f'<section id="{name}"><h2>{escape(title)}{small}</h2>{words}{body}</section>\n'
+
+
+def _inline(each: Illustration, number: int) -> str:
+    """The SVG in the page's own colours, its identifiers its own, with a description."""
+    svg = to_svg(each.figure)
+    for colour, variable in _VARIABLES.items():
+        svg = svg.replace(colour, variable)
+    svg = re.sub(r'\bid="([^"]+)"', rf'id="f{number}-\1"', svg)
+    svg = re.sub(r'(href="|url\()#([^")]+)', rf"\1#f{number}-\2", svg)
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    svg = svg.replace("<svg ", f'<svg role="img" aria-label="{escape(each.alt)}" ', 1)
+    return f'<div class="wide" tabindex="0" role="region" aria-label="{escape(each.title)}">{svg}</div>'
+
+
+def _alone(svg: str) -> str:
+    return '<?xml version="1.0" encoding="utf-8"?>\n' + svg
