@@ -39,6 +39,19 @@ def test_of_a_network(monkeypatch, capsys):
     assert "no, wide" in shown
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("lenet", "--images", 7), "a network by itself has no images"),
+        (("RUN", "--image-size", 64), "a run has its own"),
+    ],
+)
+def test_options_that_would_say_nothing(monkeypatch, tmp_path, arguments, message):
+    what = [tmp_path if each == "RUN" else each for each in arguments]
+    with pytest.raises(SystemExit, match=message):
+        bort(monkeypatch, "audit", *what)
+
+
 @pytest.mark.parametrize(("what", "message"), [("lenett", "no network is called 'lenett'"), (".", "is not a run")])
 def test_mistakes_are_said_in_a_line(monkeypatch, tmp_path, what, message):
     monkeypatch.chdir(tmp_path)

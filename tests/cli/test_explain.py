@@ -85,6 +85,7 @@ def test_a_second_call_replaces_the_first_and_nothing_else(run, bort, image, tmp
         (("--method", "sut"), "no method is called 'sut'; there are sat"),
         (("--method", "cam", "--k", 3), "--k 3 says nothing to cam; it is for sat"),
         (("--k", 1000), "k=1000: the layer has 16 channels"),
+        (("--strength", 3), "--strength 3.0: must be from 0"),
         (("--target", 12), "target=12: the model has 10 classes"),
         (("--layer", "conv9", "--k", 3), "no layer 'conv9'; there are 'conv2', 'conv1'"),
         (("--examples", 0), "0 images: must be 1 or more"),
@@ -93,6 +94,24 @@ def test_a_second_call_replaces_the_first_and_nothing_else(run, bort, image, tmp
 def test_mistakes_are_said_in_a_line(run, bort, tmp_path, arguments, message):
     with pytest.raises(SystemExit, match=f"bort explain: .*{message}"):
         bort("explain", run.path, *arguments, "--out", tmp_path / "out")
+    assert not (tmp_path / "out").exists(), "nothing half-written"
+
+
+def test_files_that_would_overwrite_each_other(run, bort, image, tmp_path):
+    image.with_name("bar-sat.png").write_bytes(image.read_bytes())
+    with pytest.raises(SystemExit, match=r"two images would be written as bar-sat\.png"):
+        bort("explain", run.path, image, image.with_name("bar-sat.png"), "--out", tmp_path / "out")
+    assert not (tmp_path / "out").exists(), "nothing half-written"
+    with pytest.raises(SystemExit, match="--examples 3 is for test images"):
+        bort("explain", run.path, image, "--examples", 3)
+
+
+def test_sixteen_bits_of_grey(run, tmp_path):
+    ramp = np.linspace(0, 65535, 28 * 28).astype(np.uint16).reshape(28, 28)
+    Image.fromarray(ramp).save(tmp_path / "ramp.png")
+    view = view_of_run(run)
+    pixels = view.pixels(view.read(tmp_path / "ramp.png"))[0, 0]
+    torch.testing.assert_close(pixels.double(), torch.from_numpy(ramp / 65535), atol=1 / 254, rtol=0)
 
 
 def test_bad_files(run, bort, tmp_path):

@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from bort import explain, invert, nets
-from bort.explain._common import top_layer
+from bort.explain._common import at_once, top_layer
 from bort.explain._rise import draw, enlarge
 
 QUICK = {
@@ -142,7 +142,7 @@ def test_in_batches(net, x, name, monkeypatch):
 
 def test_rise_in_chunks(net, x, monkeypatch):
     whole = explain.rise(net, x, masks=50, cells=4)
-    monkeypatch.setattr("bort.explain._rise._BUDGET", 7 * x[0].numel())
+    monkeypatch.setattr("bort.explain._rise.at_once", lambda *_: 7)
     seen = []
     assert not torch.equal(explain.rise(net, x, masks=50, cells=4, seed=1), whole)
     chunked = explain.rise(net, x, masks=50, cells=4, progress=lambda done, total: seen.append((done, total)))
@@ -220,19 +220,62 @@ def test_cancelling(net, x):
 @pytest.mark.parametrize(
     ("name", "layer"),
     [
-        ("timm/resnet18", "layer4.1.conv2"),
+        ("timm/resnet18", "layer4"),
+        ("timm/densenet121", "features"),
+        ("timm/inception_v3", "Mixed_7c"),
         ("timm/deit_tiny_patch16_224", "norm"),
         ("timm/swin_tiny_patch4_window7_224", "norm"),
+        ("timm/convnext_atto", "stages"),
+        ("timm/mobilenetv2_050", "bn2"),
     ],
 )
 def test_networks_of_timm(name, layer):
     """The top layer is found, token grids are reshaped, and maps come out."""
     torch.manual_seed(0)
-    net = nets.create(name, classes=4, image_size=64)
-    x = torch.randn(2, 3, 64, 64)
+    size = 160 if "inception" in name else 64
+    net, x = nets.create(name, classes=4, image_size=size), torch.randn(2, 3, size, size)
     assert top_layer(net, x) == layer
     for method in (explain.cam, explain.sat):
-        assert method(net, x).shape == (2, 64, 64)
+        maps = method(net, x)
+        assert maps.shape == (2, size, size)
+        assert (maps.std(dim=(1, 2)) > 0).all()
+
+
+class Strange(nn.Module):
+    """Logits in a dict, and a first layer that works in place on its input."""
+
+    def __init__(self, net):
+        super().__init__()
+        self.net = net
+
+    def forward(self, x):
+        return {"logits": self.net(x.sub_(0.5).add_(0.5))}
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_strange_models(net, x, name):
+    kept = x.clone()
+    maps = explain.get(name)(Strange(net), x, **QUICK[name])
+    torch.testing.assert_close(maps, explain.get(name)(net, x, **QUICK[name]), rtol=1e-6, atol=1e-8)
+    assert torch.equal(x, kept)
+
+
+def test_sat_takes_the_channels_there_are(x):
+    net = nets.create("lenet").double()
+    torch.testing.assert_close(explain.sat(net, x), explain.sat(net, x, k=16))
+    with pytest.raises(ValueError, match="k=17: the layer has 16 channels"):
+        explain.sat(net, x, k=17)
+    with pytest.raises(ValueError, match=r"value=0: must be above 0"):
+        explain.sat(net, x, value=0)
+
+
+def test_memory_is_judged_by_a_pass(net, x, monkeypatch):
+    """The largest tensor that ACNN-Small makes of an image, and all of them together."""
+    widest = max(c.out_channels * s * s for c, s in ((net.conv1, 28), (net.conv2, 28), (net.conv3, 14), (net.conv5, 6)))
+    monkeypatch.setattr("bort.explain._common._LARGEST", 5 * widest)
+    assert at_once(net, x) == 5
+    monkeypatch.setattr("bort.explain._common._KEPT", 1)
+    assert at_once(net, x, backward=True) == 1
 
 
 def test_the_registry(net, x):

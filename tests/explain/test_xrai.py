@@ -69,6 +69,14 @@ def test_a_flat_image():
     assert torch.isfinite(maps).all()
 
 
+def test_attributions_or_steps():
+    net, x = nets.create("lenet"), torch.rand(1, 1, 28, 28)
+    with pytest.raises(ValueError, match="steps=5: with attributions given"):
+        explain.xrai(net, x, steps=5, attributions=torch.rand(1, 28, 28))
+    with pytest.raises(ValueError, match="the attributions have NaN"):
+        explain.xrai(net, x, attributions=torch.full((1, 28, 28), torch.nan))
+
+
 def test_bad_options():
     net, x = nets.create("lenet"), torch.rand(1, 1, 28, 28)
     with pytest.raises(ValueError, match="dilation=-1"):

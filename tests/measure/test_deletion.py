@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from scipy import ndimage
 from torch import nn
 from torch.nn import functional as F
 
@@ -91,9 +92,10 @@ def test_substrates(model):
     )
     flat = net(x.mean(dim=(2, 3), keepdim=True).expand_as(x)).amax(dim=1)
     torch.testing.assert_close(mean.deletion_curves[:, -1], flat)
-    axis = torch.arange(-5, 6).double()
-    kernel = torch.exp(-(axis[:, None] ** 2 + axis[None] ** 2) / 50)
-    blurred = F.conv2d(x, (kernel / kernel.sum())[None, None], padding=5)
+    dirac = np.zeros((11, 11))
+    dirac[5, 5] = 1
+    kernel = torch.from_numpy(ndimage.gaussian_filter(dirac, 5))  # how RISE's authors make theirs
+    blurred = F.conv2d(x, kernel[None, None], padding=5)
     torch.testing.assert_close(mean.insertion_curves[:, 0], net(blurred).amax(dim=1))
     assert mean.substrates == ("mean", "blur")
 
@@ -104,8 +106,8 @@ def test_in_chunks(monkeypatch):
     x, saliency = torch.randn(7, 3, 8, 8, dtype=torch.float64), torch.rand(7, 8, 8)
     whole = measure.deletion_insertion(net, x, saliency, steps=10)
     seen = []
-    for budget in (1, 11 * 192 * 2, 11 * 192 * 3 - 1):
-        monkeypatch.setattr("bort.measure._deletion._BUDGET", budget)
+    for size in (1, 4, 22, 32):
+        monkeypatch.setattr("bort.measure._deletion.at_once", lambda *_, size=size: size)
         part = measure.deletion_insertion(net, x, saliency, steps=10, progress=lambda done, total: seen.append(done))
         torch.testing.assert_close(part.deletion_curves, whole.deletion_curves)
         torch.testing.assert_close(part.insertion, whole.insertion)
@@ -127,6 +129,15 @@ def test_against_a_loop():
             image.view(3, -1)[:, order[4 * step : 4 * step + 4]] = 0
         np.testing.assert_allclose(found.deletion_curves[n].detach(), scores)
         assert found.deletion[n].item() == pytest.approx((sum(scores) - scores[0] / 2 - scores[-1] / 2) / 9)
+
+
+def test_targets_of_the_wrong_number_and_maps_of_numpy(model):
+    x = images([1.0] * 16, [2.0] * 16, [3.0] * 16)
+    with pytest.raises(ValueError, match=r"target of shape \(2,\): give one class, or one for each of the 3 images"):
+        measure.deletion_insertion(model, x, torch.rand(3, 4, 4), torch.tensor([1, 0]), steps=4)
+    maps = np.random.default_rng(0).random((3, 4, 4))
+    one, other = (measure.deletion_insertion(model, x, m, steps=4) for m in (maps, torch.from_numpy(maps)))
+    assert torch.equal(one.deletion_curves, other.deletion_curves)
 
 
 def test_bad_input(model):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,8 @@ _MANIFEST = "manifest.json"
 
 
 class Written:
-    """Files of one call. Those that an earlier call wrote into the folder go; files of anybody else stay, and
-    are not overwritten."""
+    """Files of one call, to be entered. Those that an earlier call wrote into the folder go; files of anybody else stay, and are
+    not overwritten. If the call fails, its files go."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -24,10 +25,25 @@ class Written:
             self._ours = set(json.loads(before.read_text())["files"]) if before.exists() else set()
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"{before} is not a manifest of bort's: choose another folder with --out") from error
+        self._made_folder = not folder.exists()
         folder.mkdir(parents=True, exist_ok=True)
 
+    def __enter__(self) -> Written:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            return
+        for name in set(self.files) - self._ours:
+            (self.folder / name).unlink(missing_ok=True)
+        if self._made_folder:
+            with contextlib.suppress(OSError):
+                self.folder.rmdir()
+
     def add(self, name: str, content: bytes) -> None:
-        if name not in self._ours and (self.folder / name).exists() and name not in self.files:
+        if name in self.files:
+            raise ValueError(f"two images would be written as {name}: rename one of them")
+        if name not in self._ours and (self.folder / name).exists():
             raise ValueError(f"{self.folder / name} is there already and not bort's: choose another folder with --out")
         write_whole(self.folder / name, content)
         self.files.append(name)

@@ -79,45 +79,45 @@ def _evaluate(
     sets = {run.recipe.data.name for run in runs.values()}
     if len(sets) > 1:
         raise ValueError(f"the runs are on different data ({', '.join(sorted(sets))}): evaluate them apart")
-    written = Written(out)
-    found, rows, facts = {}, [], []
-    for name, run in runs.items():
-        x = examples(run.recipe, count, root)[0]
-        with working() as progress:
-            found[name] = measure.evaluate(
-                run.model.to(device),
-                x.to(device),
-                methods,
-                steps=steps,
-                substrates=substrates,
-                options=options,
-                progress=progress,
-            )
-        for method, each in found[name].items():
-            prefix = f"{name}-{method}" if len(runs) > 1 else method
-            written.add(f"{prefix}-maps.npy", npy(each.maps))
-            areas = {score: each.scores[score].means for score in SCORES}
-            for score in SCORES:
-                curves = each.scores[score]
-                written.add(f"{prefix}-{score}-deletion.npy", npy(curves.deletion_curves))
-                written.add(f"{prefix}-{score}-insertion.npy", npy(curves.insertion_curves))
-            cells = (f"{areas[score][which]:.3f}" for score in SCORES for which in (0, 1))
-            rows.append((method, name, *cells, f"{each.seconds:.1f}"))
-            facts.append({"run": name, "method": method, "areas": areas, "seconds": each.seconds})
-    written.add("curves.png", to_png(draw_curves(found)))
-    order = {method: number for number, method in enumerate(methods)}
-    rows.sort(key=lambda row: order[row[0]])
-    short = {"probability": "prob.", "logit": "logit", "relative": "relative"}
-    header = ("method", "run", *(f"{short[score]} {end}" for score in SCORES for end in ("del ↓", "ins ↑")), "s")
-    print(table(header, rows, right=tuple(range(2, len(header)))))
-    manifest = written.close(
-        next(iter(runs.values())).recipe.seed,
-        command="bort evaluate",
-        runs={name: str(run.path) for name, run in runs.items()},
-        images=len(x),
-        steps=steps,
-        substrates=list(substrates),
-        options=options,
-        results=facts,
-    )
-    print(f"{len(x)} images; {len(written.files)} files, listed in {manifest}")
+    with Written(out) as written:
+        found, rows, facts = {}, [], []
+        for name, run in runs.items():
+            x = examples(run.recipe, count, root)[0]
+            with working() as progress:
+                found[name] = measure.evaluate(
+                    run.model.to(device),
+                    x.to(device),
+                    methods,
+                    steps=steps,
+                    substrates=substrates,
+                    options=options,
+                    progress=progress,
+                )
+            for method, each in found[name].items():
+                prefix = f"{name}-{method}" if len(runs) > 1 else method
+                written.add(f"{prefix}-maps.npy", npy(each.maps))
+                areas = {score: each.scores[score].means for score in SCORES}
+                for score in SCORES:
+                    curves = each.scores[score]
+                    written.add(f"{prefix}-{score}-deletion.npy", npy(curves.deletion_curves))
+                    written.add(f"{prefix}-{score}-insertion.npy", npy(curves.insertion_curves))
+                cells = (f"{areas[score][which]:.3f}" for score in SCORES for which in (0, 1))
+                rows.append((method, name, *cells, f"{each.seconds:.1f}"))
+                facts.append({"run": name, "method": method, "areas": areas, "seconds": each.seconds})
+        written.add("curves.png", to_png(draw_curves(found)))
+        order = {method: number for number, method in enumerate(methods)}
+        rows.sort(key=lambda row: order[row[0]])
+        short = {"probability": "prob.", "logit": "logit", "relative": "relative"}
+        header = ("method", "run", *(f"{short[score]} {end}" for score in SCORES for end in ("del ↓", "ins ↑")), "s")
+        print(table(header, rows, right=tuple(range(2, len(header)))))
+        manifest = written.close(
+            next(iter(runs.values())).recipe.seed,
+            command="bort evaluate",
+            runs={name: str(run.path) for name, run in runs.items()},
+            images=len(x),
+            steps=steps,
+            substrates=list(substrates),
+            options=options,
+            results=facts,
+        )
+        print(f"{len(x)} images; {len(written.files)} files, listed in {manifest}")

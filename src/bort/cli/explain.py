@@ -15,7 +15,7 @@ def explain(
     images: tuple[Path, ...] = (),
     /,
     method: Annotated[tuple[str, ...], tyro.conf.arg(aliases=("--methods",))] = ("sat",),
-    examples: int = 4,
+    examples: int | None = None,
     target: int | None = None,
     layer: str | None = None,
     k: int | None = None,
@@ -34,7 +34,7 @@ def explain(
         run: the folder of a run.
         images: files; none: some of the run's own test images.
         method: one or several of `bort.explain.names()`, or all.
-        examples: how many test images, where no files are given.
+        examples: how many test images, where no files are given; 4 by default.
         target: the class to explain; what the network says by default.
         layer: for SAT and CAM: whose map; the last one with places by default.
         k: for SAT: how many channels.
@@ -59,7 +59,7 @@ def _explain(
     folder: Path,
     files: tuple[Path, ...],
     method: tuple[str, ...],
-    count: int,
+    count: int | None,
     target: int | None,
     given: dict[str, Any],
     strength: float,
@@ -72,12 +72,17 @@ def _explain(
     from bort import explain, train
     from bort.cli._folder import Written
     from bort.cli._progress import working
+    from bort.explain._common import at_once
     from bort.report._images import enlarged, npy, overlay, picture, png
     from bort.train._examples import examples
     from bort.train._view import view_of_run
 
+    if not 0 <= strength <= 1:
+        raise ValueError(f"--strength {strength}: must be from 0 (the image) to 1 (the map)")
     methods = chosen_methods(method)
     options = options_for(methods, given)
+    if files and count is not None:
+        raise ValueError(f"--examples {count} is for test images, but image files are given")
     run = train.load(folder)
     view, model = view_of_run(run, root), run.model.to(device)
     if files:
@@ -87,40 +92,40 @@ def _explain(
             {"file": str(file), "sha256": hashlib.sha256(file.read_bytes()).hexdigest()} for file in files
         ]
     else:
-        x, labels = examples(run.recipe, count, root)
+        x, labels = examples(run.recipe, 4 if count is None else count, root)
         names = [f"test-{number}" for number in range(len(x))]
         sources = [{"example": number, "class": view.name(int(label))} for number, label in enumerate(labels)]
     x = x.to(device)
     with torch.no_grad():
-        chances = model(x).softmax(dim=1)
+        chances = torch.cat([model(part) for part in torch.split(x, at_once(model, x))]).softmax(dim=1)
     sure, said = chances.max(dim=1)
-    written = Written(out)
-    pixels = view.pixels(x)
-    for n, name in enumerate(names):
-        written.add(f"{name}.png", png(enlarged(picture(pixels[n]))))
-        sources[n] |= {"says": view.name(int(said[n])), "probability": round(float(sure[n]), 4)}
-        explained = said[n] if target is None else target
-        print(f"{name}: {sources[n]['says']}, {sure[n]:.1%}")
-        sources[n] |= {"explained": view.name(int(explained)), "maps": {}}
+    pixels, found = view.pixels(x), {}
     with working() as progress:
         for which in methods:
             extra: dict[str, Any] = {}
             if "progress" in explain.options(which):
                 extra["progress"] = lambda done, total, which=which: progress(which, done, total)
-            maps = explain.get(which)(model, x, target, **options[which], **extra)
-            for n, name in enumerate(names):
+            found[which] = explain.get(which)(model, x, target, **options[which], **extra)
+    with Written(out) as written:
+        for n, name in enumerate(names):
+            explained = int(said[n] if target is None else target)
+            sources[n] |= {"says": view.name(int(said[n])), "probability": round(float(sure[n]), 4)}
+            sources[n] |= {"explained": view.name(explained), "maps": {}}
+            print(f"{name}: {sources[n]['says']}, {sure[n]:.1%}")
+            written.add(f"{name}.png", png(enlarged(picture(pixels[n]))))
+            for which, maps in found.items():
                 written.add(f"{name}-{which}.npy", npy(maps[n]))
                 written.add(f"{name}-{which}.png", png(enlarged(overlay(pixels[n], maps[n], strength))))
                 sources[n]["maps"][which] = f"{name}-{which}.npy"
-    manifest = written.close(
-        run.recipe.seed,
-        command="bort explain",
-        run=str(folder),
-        recipe=run.recipe.name,
-        options={which: options[which] for which in methods},
-        images=sources,
-    )
-    print(f"{len(written.files)} files, listed in {manifest}")
+        manifest = written.close(
+            run.recipe.seed,
+            command="bort explain",
+            run=str(folder),
+            recipe=run.recipe.name,
+            options={which: options[which] for which in methods},
+            images=sources,
+        )
+        print(f"{len(written.files)} files, listed in {manifest}")
 
 
 def chosen_methods(asked: tuple[str, ...]) -> list[str]:

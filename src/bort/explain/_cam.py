@@ -11,8 +11,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from bort._modes import evaluating
-from bort.explain._common import Target, check_images, targets_of, to_image_size, top_layer
+from bort.explain._common import Target, check_images, classes_of, to_image_size, top_layer
 from bort.invert._backtrack import Backtracker
 from bort.invert._grid import grid_of
 
@@ -23,18 +22,17 @@ def cam(model: nn.Module, x: Tensor, target: Target = None, *, layer: str | None
     Args:
         model, x: any torch model and a batch of images.
         target: the class to explain; what the model says by default.
-        layer: whose map is weighted; the last one with places by default.
+        layer: whose map is weighted; by default the last one whose places reach the class.
     """
     check_images(model, x)
-    name = layer or top_layer(model, x)
+    name = layer or top_layer(model, x, deciding=True)
     back = Backtracker(model, name, "gradient")
-    maps, done = [], 0
-    with torch.no_grad(), evaluating(model):
-        classes = targets_of(torch.cat([model(part) for part in back.batches(x)]), target)
-    for part in back.batches(x):
+    classes = classes_of(model, x, target)
+    parts = back.batches(x)
+    maps = []
+    for part, chosen in zip(parts, torch.split(classes, [len(part) for part in parts]), strict=True):
         trace = back.trace(part)
         grid = grid_of(model, name, trace.features)
-        weights = grid.to_map(trace.slope(classes[done : done + len(part)])).sum(dim=(2, 3))
+        weights = grid.to_map(trace.slope(chosen)).sum(dim=(2, 3))
         maps.append(torch.einsum("nc,nchw->nhw", weights, grid.to_map(trace.features)))
-        done += len(part)
     return to_image_size(torch.cat(maps), x)

@@ -8,9 +8,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bort._modes import evaluating
+from bort._modes import evaluating, outputs_of
 from bort.invert._backtrack import check_input
 from bort.invert._grid import grid_of
+from bort.invert._rules import Rules
+
+_LARGEST = 2**25  # numbers in the largest tensor of a pass without gradients: 128 MiB, of which a few live at a time
+_KEPT = 2**28  # numbers in all tensors of a pass with gradients: 1 GiB
 
 Target = Tensor | int | None
 """A class for each image, one for all, or None: what the model says."""
@@ -49,38 +53,63 @@ def targets_of(outputs: Tensor, target: Target) -> Tensor:
     return chosen
 
 
-def top_layer(model: nn.Module, x: Tensor) -> str:
-    """The last layer that has a map with more than one place: the paper's Z."""
-    found: list[str] = []
+def top_layer(model: nn.Module, x: Tensor, *, deciding: bool = False) -> str:
+    """The last layer or block that has a map with more than one place: the paper's Z. With ``deciding`` the last one whose
+    places reach the class at all: behind the last attention of a ViT only the class token does."""
+    found: list[tuple[str, Tensor]] = []
 
     def look(name: str) -> Callable[[nn.Module, object, object], None]:
         def hook(module: nn.Module, inputs: object, output: object) -> None:
-            if not isinstance(output, Tensor):
-                return
+            if not isinstance(output, Tensor) or output.shape[0] != 1:
+                return  # no map, or windows of attention
             try:
                 shape = grid_of(model, name, output).shape
             except ValueError:
                 return
             if shape[1] * shape[2] > 1:
-                found.append(name)
+                found.append((name, output))
 
         return hook
 
-    kinds = (nn.Conv2d, nn.LayerNorm) if _has_tokens(model) else (nn.Conv2d,)
-    hooks = [m.register_forward_hook(look(name)) for name, m in model.named_modules() if isinstance(m, kinds)]
+    hooks = [m.register_forward_hook(look(name)) for name, m in model.named_modules() if name and _is_layer(m)]
     try:
-        with torch.no_grad(), evaluating(model):
-            model(x[:1])
+        with torch.inference_mode(False), torch.enable_grad(), evaluating(model):
+            told = outputs_of(model, x[:1].clone().requires_grad_())
+            maps = [output for _, output in found]
+            slopes = (
+                torch.autograd.grad(told.max(), maps, allow_unused=True) if deciding and maps else [None] * len(maps)
+            )
     finally:
         for hook in hooks:
             hook.remove()
     if not found:
         raise ValueError(f"{type(model).__name__} has no layer with a feature map: name one with layer=")
-    return found[-1]
+    if deciding:
+        for (name, output), slope in zip(reversed(found), reversed(slopes), strict=True):
+            if slope is not None and grid_of(model, name, output).to_map(slope).any():
+                return name
+    return found[-1][0]
 
 
-def _has_tokens(model: nn.Module) -> bool:
-    return hasattr(model, "num_prefix_tokens") or getattr(model, "output_fmt", "NCHW") == "NHWC"
+def _is_layer(module: nn.Module) -> bool:
+    """Convolutions, norms, and blocks of others; what attention does with its heads inside is no map."""
+    kinds = (nn.Conv2d, nn.LayerNorm, nn.BatchNorm2d, nn.GroupNorm)
+    return isinstance(module, kinds) or any(True for _ in module.children())
+
+
+def at_once(model: nn.Module, x: Tensor, *, backward: bool = False) -> int:
+    """How many images the model can take in one pass within a budget of memory, judged by a pass of one."""
+    cost = Rules("gradient")
+    with torch.no_grad(), evaluating(model), cost:
+        outputs_of(model, x[:1])
+    return max(1, _KEPT // max(1, cost.made) if backward else _LARGEST // max(1, cost.largest))
+
+
+@torch.no_grad()
+def classes_of(model: nn.Module, x: Tensor, target: Target) -> Tensor:
+    """(N,) classes, checked; what the model says of each image if none are given."""
+    with evaluating(model):
+        return targets_of(torch.cat([outputs_of(model, part) for part in torch.split(x, at_once(model, x))]), target)
 
 
 def to_image_size(maps: Tensor, x: Tensor) -> Tensor:

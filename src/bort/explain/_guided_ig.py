@@ -14,11 +14,10 @@ import math
 import torch
 from torch import Tensor, nn
 
-from bort._modes import evaluating
-from bort.explain._common import Progress, Target, check_images, targets_of
+from bort._modes import evaluating, outputs_of
+from bort.explain._common import Progress, Target, at_once, check_images, classes_of
 
 _CLOSE = 1e-9  # relative and absolute: when two distances count as equal
-_BUDGET = 2**21  # numbers in a batch of images
 
 
 def guided_ig(
@@ -48,9 +47,8 @@ def guided_ig(
         raise ValueError(
             f"steps={steps}, fraction={fraction}, distance={distance}: 1 or more steps, the others from 0 to 1"
         )
-    with torch.no_grad(), evaluating(model):
-        classes = targets_of(torch.cat([model(part) for part in torch.split(x, 64)]), target)
-    size = max(1, _BUDGET // x[0].numel())
+    classes = classes_of(model, x, target)
+    size = at_once(model, x, backward=True)
     batches = math.ceil(len(x) / size)
     maps = []
     with evaluating(model):
@@ -67,7 +65,7 @@ def guided_ig(
 def _slopes(model: nn.Module, images: Tensor, classes: Tensor) -> Tensor:
     leaf = images.detach().requires_grad_()
     with torch.enable_grad():
-        told = model(leaf).gather(1, classes[:, None]).sum()
+        told = outputs_of(model, leaf).gather(1, classes[:, None]).sum()
         (slopes,) = torch.autograd.grad(told, leaf)
     return slopes.flatten(1).double()
 

@@ -9,10 +9,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from bort._modes import evaluating
-from bort.explain._common import Progress, Target, check_images, targets_of
-
-_BUDGET = 2**22  # numbers of an input chunk; a network's own maps take a few dozen times as much
+from bort._modes import evaluating, outputs_of
+from bort.explain._common import Progress, Target, at_once, check_images, classes_of
 
 
 def integrated_gradients(
@@ -31,7 +29,7 @@ def integrated_gradients(
         model, x: any torch model and a batch of images.
         target: the class to explain; what the model says by default.
         steps: points of the Gauss–Legendre quadrature between baseline and image.
-        baseline: where the path begins: 0 is the mean colour of normalised images.
+        baseline: where the path begins, a number, an image, or one for each: 0 is the mean colour of normalised images.
         by_colour: leave the colours apart: (N, C, H, W).
         progress: called after each image; see :data:`Progress`.
     """
@@ -42,14 +40,19 @@ def integrated_gradients(
     check_images(model, x)
     if steps < 1:
         raise ValueError(f"steps={steps}: must be 1 or more")
+    if isinstance(baseline, Tensor):
+        if baseline.shape not in (x.shape, x.shape[1:], (1, *x.shape[1:])):
+            raise ValueError(
+                f"baseline of shape {tuple(baseline.shape)}: give a number, an image, or one for each of {len(x)}"
+            )
+        baseline = baseline.to(x).expand_as(x)
+    classes = classes_of(model, x, target)
+    chunk = at_once(model, x, backward=True)
     with evaluating(model):
-        with torch.no_grad():
-            classes = targets_of(torch.cat([model(part) for part in torch.split(x, 64)]), target)
-        method = IntegratedGradients(model)
+        method = IntegratedGradients(lambda images: outputs_of(model, images))
         maps = []
         for n in range(len(x)):
             start = baseline[n : n + 1] if isinstance(baseline, Tensor) else baseline
-            chunk = max(1, _BUDGET // x[0].numel())
             found = method.attribute(x[n : n + 1], start, int(classes[n]), n_steps=steps, internal_batch_size=chunk)
             maps.append(found.detach() if by_colour else found.detach().sum(dim=1))
             if progress is not None:

@@ -13,10 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bort._modes import evaluating
-from bort.explain._common import Progress, Target, check_images, targets_of
-
-_BUDGET = 2**22  # numbers in a chunk of masked images; a network's own maps take a few dozen times as much
+from bort._modes import evaluating, outputs_of
+from bort.explain._common import Progress, Target, at_once, check_images, classes_of
 
 
 @torch.no_grad()
@@ -51,18 +49,17 @@ def rise(
         raise ValueError(f'score={score!r}: choose "probability" or "logit"')
     grids, rows, columns = draw(masks, cells, keep, x.shape[-2:], torch.Generator().manual_seed(seed))
     sums = torch.zeros(len(x), *x.shape[-2:], dtype=torch.float64, device=x.device)
-    at_once = max(1, _BUDGET // x[0].numel())
+    classes, size = classes_of(model, x, target), at_once(model, x)
     with evaluating(model):
-        classes = targets_of(torch.cat([model(part) for part in torch.split(x, at_once)]), target)
-        for done in range(0, masks, at_once):
-            part = slice(done, done + at_once)
+        for done in range(0, masks, size):
+            part = slice(done, done + size)
             chunk = enlarge(grids[part], rows[part], columns[part], x.shape[-2:]).to(x)
             for n in range(len(x)):
-                outputs = model(x[n] * chunk[:, None])
+                outputs = outputs_of(model, x[n] * chunk[:, None])
                 told = outputs.softmax(dim=1) if score == "probability" else outputs
                 sums[n] += torch.einsum("m,mhw->hw", told[:, classes[n]].double(), chunk.double())
             if progress is not None:
-                progress(min(masks, done + at_once), masks)
+                progress(min(masks, done + size), masks)
     return (sums / (masks * keep)).to(x.dtype)
 
 

@@ -16,12 +16,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from bort._modes import evaluating
+from bort._modes import evaluating, outputs_of
 from bort.explain._common import Target, check_images, targets_of, top_layer
 from bort.invert._backtrack import Backtracker
 from bort.invert._decompose import decompose
+from bort.invert._grid import grid_of
 from bort.invert._rules import Rule
 
+_CHANNELS = 64  # the paper's k
 _THRESHOLD = 0.2  # the best of seven for k = 64, by deletion and insertion, with SGD and Bort-S: choices-cpu.json
 
 
@@ -47,15 +49,31 @@ class Tracked:
 
 
 def track(
-    model: nn.Module, x: Tensor, *, layer: str | None = None, k: int = 64, value: float = 1.0, rule: Rule = "guided"
+    model: nn.Module,
+    x: Tensor,
+    *,
+    layer: str | None = None,
+    k: int | None = None,
+    value: float = 1.0,
+    rule: Rule = "guided",
 ) -> Tracked:
     """Trace the k most salient channels of each image, all of them in one batched backward pass."""
     check_images(model, x)
+    if value <= 0:
+        raise ValueError(f"value={value}: must be above 0; a mask does not depend on how large it is")
     name = layer or top_layer(model, x)
-    parts = decompose(model, x, name, k, value=value, rule=rule)
+    parts = decompose(model, x, name, channels_of(model, x, name, k), value=value, rule=rule)
     signals = parts.signals.abs().sum(dim=2)
     largest = signals.amax(dim=(2, 3), keepdim=True)
     return Tracked(name, torch.where(largest > 0, signals / largest, 0.0), parts.values)
+
+
+def channels_of(model: nn.Module, x: Tensor, layer: str, k: int | None) -> int:
+    """The k that was asked for, or the paper's 64, or as many channels as the layer has."""
+    if k is not None:
+        return k
+    features = Backtracker(model, layer, "gradient").trace(x[:1]).features
+    return min(_CHANNELS, grid_of(model, layer, features).shape[0])
 
 
 def sat(
@@ -64,7 +82,7 @@ def sat(
     target: Target = None,
     *,
     layer: str | None = None,
-    k: int = 64,
+    k: int | None = None,
     value: float = 1.0,
     threshold: float = _THRESHOLD,
     rule: Rule = "guided",
@@ -75,18 +93,21 @@ def sat(
         model, x: any torch model and a batch of images.
         target: checked, and otherwise without influence: the algorithm tracks what excites the layer, whatever the class.
         layer: whose map is Z; the last one with places by default.
-        k: how many channels.
-        value: the paper's B. A mask does not depend on it.
+        k: how many channels; 64 by default, or all if there are fewer.
+        value: the paper's B, above 0. A mask does not depend on it.
         threshold: γ, as a part of each signal's maximum.
         rule: how signals pass activation functions, see :mod:`bort.invert`.
     """
     check_images(model, x)
     if target is not None:
         with torch.no_grad(), evaluating(model):
-            targets_of(model(x[:1]).expand(len(x), -1), target)
+            targets_of(outputs_of(model, x[:1]).expand(len(x), -1), target)
     name = layer or top_layer(model, x)
+    count = channels_of(model, x, name, k)
     maps = []
-    for part in Backtracker(model, name, rule).batches(x, seeds=max(1, k)):  # all signals of all images would not fit
-        tracked = track(model, part, layer=name, k=k, value=value, rule=rule)
+    for part in Backtracker(model, name, rule).batches(
+        x, seeds=max(1, count)
+    ):  # all signals of all images would not fit
+        tracked = track(model, part, layer=name, k=count, value=value, rule=rule)
         maps.append(tracked.map(threshold=threshold))
     return torch.cat(maps)

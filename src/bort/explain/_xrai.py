@@ -17,8 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bort._modes import evaluating
-from bort.explain._common import Progress, Target, check_images, targets_of
+from bort.explain._common import Progress, Target, check_images, classes_of
 from bort.explain._integrated import integrated_gradients
 
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ def xrai(
     x: Tensor,
     target: Target = None,
     *,
-    steps: int = 100,
+    steps: int | None = None,
     dilation: int = 5,
     min_pixels: int = 50,
     attributions: Tensor | None = None,
@@ -45,7 +44,7 @@ def xrai(
     Args:
         model, x: any torch model and a batch of images.
         target: the class to explain; what the model says by default.
-        steps: of Integrated Gradients, from each of two baselines.
+        steps: of Integrated Gradients, from each of two baselines; 100 by default.
         dilation: by how many pixels a segment is widened.
         min_pixels: a segment that brings fewer new pixels is left out.
         attributions: (N, H, W) to use instead of Integrated Gradients.
@@ -56,12 +55,19 @@ def xrai(
         raise ValueError(f"dilation={dilation}, min_pixels={min_pixels}: a dilation of 0 or more, 1 or more pixels")
     if attributions is not None and attributions.shape != (len(x), *x.shape[-2:]):
         raise ValueError(f"attributions of shape {tuple(attributions.shape)}: they must be {(len(x), *x.shape[-2:])}")
-    with torch.no_grad(), evaluating(model):
-        classes = targets_of(torch.cat([model(part) for part in torch.split(x, 64)]), target)
+    if attributions is not None and steps is not None:
+        raise ValueError(f"steps={steps}: with attributions given there are no steps to make")
+    if attributions is not None and not torch.isfinite(attributions).all():
+        raise ValueError("the attributions have NaN or Inf in them")
+    classes = classes_of(model, x, target)
     maps = []
     for n in range(len(x)):
         image = x[n : n + 1]
-        values = attributions[n] if attributions is not None else _values(model, image, classes[n], steps)
+        values = (
+            attributions[n]
+            if attributions is not None
+            else _values(model, image, classes[n], 100 if steps is None else steps)
+        )
         masks = segments(x[n], dilation)
         maps.append(grow(values.detach().double().cpu(), masks, min_pixels).to(x))
         if progress is not None:

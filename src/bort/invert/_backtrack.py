@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,10 +11,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from bort._modes import evaluating
+from bort._modes import evaluating, outputs_of
+from bort.invert._grid import find_layer
 from bort.invert._rules import RULES, Rule, Rules
 
-_BUDGET = 2**26  # numbers in the largest tensor of a pass: 256 MiB, of which a few live at a time
+_BUDGET = 2**26  # numbers in the largest tensor on the way back: 256 MiB, of which a few live at a time
+_KEPT = 2**28  # numbers that all tensors of a forward pass have together, since they are kept for the way back: 1 GiB
 
 
 @dataclass(frozen=True)
@@ -27,8 +30,12 @@ class Trace:
     rule: Rule
     smooth: bool
     """Whether the rule stands in for smooth activations, because the model has no ReLU."""
+    activated: bool
+    """Whether the features are those after an activation function that comes next, and not the layer's own output."""
     largest: int
     """Numbers in the largest tensor of the pass; a chunk of seeds takes so many for each of them."""
+    made: int
+    """Numbers in all tensors of the pass."""
     _input: Tensor = field(repr=False)
     _end: Tensor = field(repr=False)
     _told: Tensor = field(repr=False)
@@ -99,7 +106,8 @@ class Backtracker:
         check_input(self.model, x)
         if len(x) == 1:
             return [x]
-        return list(torch.split(x, max(1, _BUDGET // (seeds * self.trace(x[:1]).largest))))
+        one = self.trace(x[:1])
+        return list(torch.split(x, max(1, min(_BUDGET // (seeds * one.largest), _KEPT // one.made))))
 
     def features(self, x: Tensor) -> Tensor:
         """The layer's map of each input."""
@@ -114,43 +122,64 @@ class Backtracker:
         traces = (self.trace(part) for part in self.batches(x))
         return torch.cat([trace(trace.features) for trace in traces])
 
+    def verdicts(self, x: Tensor, maps: Tensor) -> Tensor:
+        """(N, classes): what the rest of the model makes of feature maps in the place of those of x."""
+        activated = self.trace(x).activated
+        rules = Rules("gradient", replacement=maps if activated else None)
+
+        def put(found: Tensor) -> Tensor:
+            if activated:
+                rules.watch(found)
+                return found
+            return maps
+
+        with self._hooked(put), evaluating(self.model), torch.no_grad(), rules:
+            return outputs_of(self.model, x)
+
     def _forward(self, x: Tensor, *, smooth: bool) -> tuple[Trace, int]:
         rules = Rules(self.rule, smooth=smooth)
         seen: list[Tensor] = []
 
-        def note(module: nn.Module, inputs: Any, output: Any) -> None:
-            found = output[0] if isinstance(output, (tuple, list)) and output else output
-            if not isinstance(found, Tensor):
-                raise ValueError(f"the layer {self.layer!r} gives no tensor but {type(output).__name__}")
+        def note(found: Tensor) -> Tensor:
             seen.append(found)
-            rules.watched, rules.activated = found, None  # a module used several times: the last use counts
+            passed = found.clone()  # what the model goes on with, and may change in place
+            rules.watch(passed)  # a module used several times: the last use counts
+            return passed
 
-        hook = self._module.register_forward_hook(note)
-        try:
-            # Attention in its plain form: the fused ones can go back with one seed at a time only.
-            with evaluating(self.model), torch.enable_grad(), sdpa_kernel(SDPBackend.MATH), rules:
-                leaf = x.detach().clone().requires_grad_()
-                outputs = self.model(leaf * 1)  # not the leaf itself: a first layer may work in place
-        finally:
-            hook.remove()
+        # Attention in its plain form: the fused ones can go back with one seed at a time only.
+        plain = sdpa_kernel(SDPBackend.MATH)
+        with self._hooked(note), evaluating(self.model), torch.inference_mode(False), torch.enable_grad(), plain, rules:
+            leaf = x.detach().clone().requires_grad_()
+            told = outputs_of(self.model, leaf)
         if not seen:
             raise ValueError(f"the layer {self.layer!r} was not used for this input")
         end = seen[-1] if rules.activated is None else rules.activated
         if not end.requires_grad:
             raise ValueError(f"the layer {self.layer!r} does not depend on the input")
-        told = outputs[0] if isinstance(outputs, (tuple, list)) else outputs
-        largest = max(rules.largest, leaf.numel())
-        return Trace(end.detach(), told.detach(), self.rule, smooth, largest, leaf, end, told), rules.met
+        if end.shape[0] != len(x):
+            raise ValueError(
+                f"the layer {self.layer!r} has features of shape {tuple(end.shape)} for {len(x)} images: its first dimension "
+                "is not the images' (windows of attention?). Choose the block around it"
+            )
+        facts = (rules.activated is not None, max(rules.largest, leaf.numel()), max(rules.made, leaf.numel()))
+        return Trace(end.detach(), told.detach(), self.rule, smooth, *facts, leaf, end, told), rules.met
 
+    @contextmanager
+    def _hooked(self, change: Callable[[Tensor], Tensor]) -> Iterator[None]:
+        """While inside, what the layer gives (the first of several) goes through ``change``."""
 
-def find_layer(model: nn.Module, name: str) -> nn.Module:
-    """The module of that name; near names are suggested for one that is not there."""
-    modules: dict[str, nn.Module] = dict(model.named_modules())
-    if name in modules and name:
-        return modules[name]
-    names = [key for key in modules if key]
-    near = difflib.get_close_matches(name, names, n=3, cutoff=0.5) or names[-3:]
-    raise ValueError(f"{type(model).__name__} has no layer {name!r}; there are {', '.join(map(repr, near))} and others")
+        def hook(module: nn.Module, inputs: Any, output: Any) -> Any:
+            several = isinstance(output, (tuple, list)) and len(output) > 0
+            found = output[0] if several else output
+            if not isinstance(found, Tensor):
+                raise ValueError(f"the layer {self.layer!r} gives no tensor but {type(output).__name__}")
+            return type(output)([change(found), *output[1:]]) if several else change(found)
+
+        handle = self._module.register_forward_hook(hook)
+        try:
+            yield
+        finally:
+            handle.remove()
 
 
 def check_input(model: nn.Module, x: Tensor) -> None:

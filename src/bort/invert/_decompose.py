@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from bort._modes import evaluating
 from bort._patches import layer_inputs
-from bort.invert._backtrack import Backtracker, check_input, find_layer
-from bort.invert._grid import Grid, grid_of
+from bort.invert._backtrack import Backtracker, check_input
+from bort.invert._grid import Grid, find_layer, grid_of
 from bort.invert._rules import Rule
 from bort.invert._salient import joint_seed, salient, single_seeds
 from bort.optim._linear import linear_map
@@ -137,11 +137,13 @@ def reconstruct_layer(model: nn.Module, x: Tensor, layer: str) -> LayerReconstru
         )
     w = matrices(weight, blocks=linear.blocks, transposed=linear.transposed)
     seen: list[Tensor] = []
-    hook = module.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    hook = module.register_forward_pre_hook(
+        lambda _, inputs, named: seen.append(inputs[0] if inputs else next(iter(named.values()))), with_kwargs=True
+    )
     try:
         with evaluating(model):
             for image in x:  # one by one: a linear layer has its rows in one batch
-                model(image[None])
+                model(image[None] * 1)
     finally:
         hook.remove()
     if len(seen) != len(x):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import math
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -43,7 +44,7 @@ class Grid:
 def grid_of(model: nn.Module, layer: str, features: Tensor) -> Grid:
     """How the features of a layer lie. A layer without a map (a linear head) is refused."""
     if features.ndim == 4:
-        if getattr(model, "output_fmt", "NCHW") == "NHWC":  # timm's Swin and its kin
+        if _channels_last(model, layer, features):
             return Grid("channels last", (features.shape[3], features.shape[1], features.shape[2]))
         return Grid("channels first", (features.shape[1], features.shape[2], features.shape[3]))
     if features.ndim == 3:
@@ -60,3 +61,27 @@ def grid_of(model: nn.Module, layer: str, features: Tensor) -> Grid:
         f"the layer {layer!r} has features of shape {tuple(features.shape)}: that is no map with places in the image. "
         "Choose a convolution or a block of tokens"
     )
+
+
+def _channels_last(model: nn.Module, layer: str, features: Tensor) -> bool:
+    """By the kind of the layer; where that says nothing, by which two dimensions are the sides of a square; else by what
+    timm's Swin and its kin say of themselves."""
+    module = find_layer(model, layer)
+    if isinstance(module, (nn.Linear, nn.LayerNorm)) and type(module).__name__ != "LayerNorm2d":
+        return True
+    if isinstance(module, (nn.modules.conv._ConvNd, nn.modules.batchnorm._BatchNorm, nn.GroupNorm)):
+        return False
+    first, second, third = features.shape[1:]
+    if (first == second) != (second == third):
+        return first == second
+    return getattr(model, "output_fmt", "NCHW") == "NHWC"
+
+
+def find_layer(model: nn.Module, name: str) -> nn.Module:
+    """The module of that name; near names are suggested for one that is not there."""
+    modules: dict[str, nn.Module] = dict(model.named_modules())
+    if name in modules and name:
+        return modules[name]
+    names = [key for key in modules if key]
+    near = difflib.get_close_matches(name, names, n=3, cutoff=0.5) or names[-3:]
+    raise ValueError(f"{type(model).__name__} has no layer {name!r}; there are {', '.join(map(repr, near))} and others")

@@ -6,7 +6,8 @@ r"""How a signal passes an activation function on its way back (paper, "Details 
 
 Everything else goes back by its own transpose, which is what autograd computes. The rules are put in the place of every ReLU
 that a model calls while :class:`Rules` is active, however it is written: nn.ReLU, F.relu, torch.relu, a method, in place,
-the same module many times. The model itself is not touched.
+the same module many times, a clamp or threshold at 0. (Only torch.maximum(x, 0) and arithmetic such as x · (x > 0) pass
+unseen.) The model itself is not touched.
 
 In a network of smooth activations (GELU, SiLU and their kin in DeiT, Swin, ConvNeXt) the same rules stand in their place,
 with "a > 0" read as "the activation is positive": they pass what excited the unit, and pass it whole.
@@ -25,9 +26,29 @@ from torch.overrides import TorchFunctionMode
 Rule = Literal["guided", "deconvolution", "gradient"]
 RULES: Final = ("guided", "deconvolution", "gradient")
 
-_RELU: Final[tuple[Callable[..., Any], ...]] = (F.relu, torch.relu, Tensor.relu)
-_RELU_IN_PLACE: Final[tuple[Callable[..., Any], ...]] = (F.relu_, torch.relu_, Tensor.relu_)
-SMOOTH: Final[tuple[Callable[..., Any], ...]] = (F.gelu, F.silu, F.mish, F.hardswish, F.elu, F.leaky_relu, F.relu6)
+Call = Callable[..., Any]
+_RELU: Final[tuple[Call, ...]] = (F.relu, torch.relu, Tensor.relu)
+_RELU_IN_PLACE: Final[tuple[Call, ...]] = (F.relu_, torch.relu_, Tensor.relu_)
+_CLAMP: Final[tuple[Call, ...]] = (torch.clamp, Tensor.clamp, torch.clamp_min, Tensor.clamp_min)
+_CLAMP_IN_PLACE: Final[tuple[Call, ...]] = (torch.clamp_, Tensor.clamp_, torch.clamp_min_, Tensor.clamp_min_)
+SMOOTH: Final[tuple[Call, ...]] = (
+    *(F.gelu, F.silu, F.mish, F.hardswish, F.elu, F.selu, F.celu, F.softplus),
+    *(F.leaky_relu, F.relu6, F.hardtanh),  # nn.ReLU6 calls hardtanh
+)
+
+
+def _is_relu(func: Any, args: tuple[Any, ...], options: dict[str, Any]) -> tuple[bool, bool]:
+    """Whether a call is max(x, 0), and whether it is made in place."""
+    if func in _RELU or func in _RELU_IN_PLACE:
+        return True, func in _RELU_IN_PLACE or bool(options.get("inplace", False))
+    if func in _CLAMP or func in _CLAMP_IN_PLACE:
+        low = args[1] if len(args) > 1 else options.get("min")
+        high = args[2] if len(args) > 2 else options.get("max")
+        return isinstance(low, (int, float)) and low == 0 and high is None, func in _CLAMP_IN_PLACE
+    if func is F.threshold:
+        at = [*args[1:3], *(options[name] for name in ("threshold", "value") if name in options)]
+        return at[:2] == [0, 0], bool(options.get("inplace", args[3] if len(args) > 3 else False))
+    return False, False
 
 
 class _Guided(torch.autograd.Function):
@@ -57,39 +78,57 @@ class _Deconvolution(torch.autograd.Function):
 class Rules(TorchFunctionMode):
     """While active, ReLUs (or, if ``smooth``, smooth activations) go back by ``rule``. ``met`` counts them.
 
-    If the tensor ``watched`` goes into an activation, what comes out is ``activated``. ``largest`` is how many numbers the
-    largest tensor has that the model made: a measure of the memory that a pass takes.
+    If the tensor ``watched`` goes into an activation and nowhere else, what comes out is ``activated``; a ``replacement`` for
+    it is put in its place. ``largest`` and ``made`` are how many numbers the largest tensor has that the model made, and all
+    of them together: measures of the memory that a pass takes.
     """
 
-    def __init__(self, rule: Rule, *, smooth: bool = False) -> None:
+    def __init__(self, rule: Rule, *, smooth: bool = False, replacement: Tensor | None = None) -> None:
         super().__init__()
-        self.met = self.largest = 0
+        self.met = self.largest = self.made = 0
         self.smooth = smooth
         self._function: Any = {"guided": _Guided, "deconvolution": _Deconvolution, "gradient": None}[rule]
-        self.watched: Tensor | None = None
+        self._watched: Tensor | None = None
+        self._replacement = replacement
         self.activated: Tensor | None = None
+
+    def watch(self, tensor: Tensor) -> None:
+        self._watched, self.activated = tensor, None
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         options = dict(kwargs or {})
-        is_relu = func in _RELU or func in _RELU_IN_PLACE
+        is_relu, in_place = _is_relu(func, args, options)
         if not (is_relu or func in SMOOTH):
-            made = func(*args, **options)
-            if isinstance(made, Tensor):
-                self.largest = max(self.largest, Tensor.numel(made))
-            return made
-        a: Tensor = args[0] if args else options.pop("input")
-        rest = args[1:]
+            result = func(*args, **options)
+            if isinstance(result, Tensor):
+                self._count(result)
+                if self._watched is not None and any(a is self._watched for a in (*args, *options.values())):
+                    self._watched = self.activated = None  # it has another use: the layer's own output is its map
+            return result
+        if not args:
+            args = (options.pop("input"),)
+        a: Tensor = args[0]
         if is_relu == self.smooth or self._function is None:
-            result = func(a, *rest, **options)
+            result = func(*args, **options)
         else:
-            in_place = options.pop("inplace", False) or func in _RELU_IN_PLACE
+            options.pop("inplace", None)
             with torch.no_grad():
-                value = torch.relu(a) if is_relu else func(a, *rest, **options)
+                value = torch.relu(a) if is_relu else func(*args, **options)
             passed = self._function.apply(a, value)
             result = a.copy_(passed) if in_place else passed
         self.met += is_relu != self.smooth
-        if self.watched is a:
+        self._count(result)
+        if self._watched is a:
+            if self._replacement is not None:
+                result = self._replacement
             self.activated = result
+            if result is a:  # in place: from here on it is the activated one that is used
+                self._watched = None
         return result
+
+    def _count(self, result: Tensor) -> None:
+        numbers = Tensor.numel(result)
+        self.largest = max(self.largest, numbers)
+        self.made += numbers

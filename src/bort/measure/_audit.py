@@ -145,6 +145,8 @@ def audit(model: nn.Module, x: Tensor | None = None) -> Audit:
 
 def _layer(use: Use, ratio: float | None, similar: Comprehensibility | None) -> LayerAudit:
     name, p, _, linear = use
+    if not torch.isfinite(p).all():
+        raise ValueError(f"{name} has NaN or Inf in it: there is nothing to audit in a layer that has diverged")
     # float64 on the CPU: eigenvalues of a Gram matrix carry half the digits of the singular values they are squares of.
     w = penalty.matrices(p.detach().cpu().double(), blocks=linear.blocks, transposed=linear.transposed)
     e = penalty.defect(w, 0.0, "full")

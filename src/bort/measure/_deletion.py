@@ -18,14 +18,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bort._modes import evaluating
-from bort.explain._common import Progress, Target, check_images, targets_of
+from bort._modes import evaluating, outputs_of
+from bort.explain._common import Progress, Target, at_once, check_images, classes_of
 
 Score = Literal["probability", "logit", "relative"]
 SCORES: Final[tuple[Score, ...]] = ("probability", "logit", "relative")
 Substrate = Literal["zero", "mean", "blur"]
-
-_BUDGET = 2**22  # numbers in a chunk of images; a network's own maps take a few dozen times as much
 
 
 @dataclass(frozen=True)
@@ -90,6 +88,7 @@ def all_scores(
 ) -> dict[Score, DeletionInsertion]:
     """:func:`deletion_insertion` with each of the scores, all out of the same passes through the model."""
     check_images(model, x)
+    saliency = torch.as_tensor(saliency)
     if saliency.shape != (len(x), *x.shape[-2:]):
         raise ValueError(
             f"saliency of shape {tuple(saliency.shape)}: for these images it must be {(len(x), *x.shape[-2:])}"
@@ -99,24 +98,23 @@ def all_scores(
     pixels = x.shape[-2] * x.shape[-1]
     if not 1 <= steps <= pixels:
         raise ValueError(f"steps={steps}: choose from 1 to {pixels}, the number of pixels")
-    at_once = max(1, _BUDGET // ((steps + 1) * x[0].numel()))
+    classes = classes_of(model, x, target)
+    size = at_once(model, x)
+    images_of_a_chunk = max(1, size // (steps + 1))
     found: dict[Score, tuple[list[Tensor], list[Tensor]]] = {score: ([], []) for score in SCORES}
     with evaluating(model):
-        for start in range(0, len(x), at_once):
-            part = slice(start, start + at_once)
-            images = x[part]
-            outputs = model(images)
-            chosen = None if target is None else torch.as_tensor(target, device=x.device).expand(len(x))[part]
-            classes = targets_of(outputs, chosen)
+        for start in range(0, len(x), images_of_a_chunk):
+            part = slice(start, start + images_of_a_chunk)
+            images, chosen = x[part], classes[part]
             rank = _ranks(saliency[part].to(x.device))
-            clean = outputs.gather(1, classes[:, None])
+            clean = outputs_of(model, images).gather(1, chosen[:, None])
             ends = ((images, _substrate(images, substrates[0])), (_substrate(images, substrates[1]), images))
             for which, (begin, end) in enumerate(ends):
-                told = _outputs_between(model, begin, end, rank, steps)
+                told = _outputs_between(model, begin, end, rank, steps, size)
                 for score in SCORES:
-                    found[score][which].append(_curve(told, classes, clean, score))
+                    found[score][which].append(_curve(told, chosen, clean, score))
             if progress is not None:
-                progress(min(len(x), start + at_once), len(x))
+                progress(min(len(x), start + images_of_a_chunk), len(x))
     result: dict[Score, DeletionInsertion] = {}
     for score, (deletions, insertions) in found.items():
         deletion, insertion = torch.cat(deletions), torch.cat(insertions)
@@ -131,14 +129,15 @@ def _ranks(saliency: Tensor) -> Tensor:
     return torch.empty_like(order).scatter_(1, order, places).view(saliency.shape)
 
 
-def _outputs_between(model: nn.Module, begin: Tensor, end: Tensor, rank: Tensor, steps: int) -> Tensor:
+def _outputs_between(model: nn.Module, begin: Tensor, end: Tensor, rank: Tensor, steps: int, size: int) -> Tensor:
     """(N, steps + 1, classes) of begin with more and more pixels of end: images and steps together, in few batches."""
     counts = torch.linspace(0, rank[0].numel(), steps + 1, device=rank.device).round().long()
-    changed = rank[:, None] < counts[None, :, None, None]
-    mixed = torch.where(changed[:, :, None], end[:, None], begin[:, None]).flatten(0, 1)
-    size = max(1, _BUDGET // begin[0].numel())
-    outputs = torch.cat([model(chunk) for chunk in torch.split(mixed, size)])
-    return outputs.view(len(begin), steps + 1, -1)
+    outputs = []
+    for some in torch.split(counts, max(1, size // len(begin))):
+        changed = rank[:, None] < some[None, :, None, None]
+        mixed = torch.where(changed[:, :, None], end[:, None], begin[:, None]).flatten(0, 1)
+        outputs.append(outputs_of(model, mixed).view(len(begin), len(some), -1))
+    return torch.cat(outputs, dim=1)
 
 
 def _curve(outputs: Tensor, classes: Tensor, clean: Tensor, score: Score) -> Tensor:
@@ -159,9 +158,18 @@ def _substrate(images: Tensor, kind: Substrate) -> Tensor:
         return images.mean(dim=(2, 3), keepdim=True).expand_as(images)
     if kind != "blur":
         raise ValueError(f'a substrate is "zero", "mean" or "blur", not {kind!r}')
-    places = torch.arange(-5, 6, dtype=images.dtype, device=images.device)
-    kernel = torch.exp(-places.square() / (2 * 5.0**2))
-    kernel = kernel / kernel.sum()
+    kernel = _blur().to(images)
     channels = images.shape[1]
     across = F.conv2d(images, kernel.view(1, 1, 1, -1).expand(channels, 1, 1, -1), padding=(0, 5), groups=channels)
     return F.conv2d(across, kernel.view(1, 1, -1, 1).expand(channels, 1, -1, 1), padding=(5, 0), groups=channels)
+
+
+def _blur() -> Tensor:
+    """(11,): one side of the kernel that RISE's authors use, a Gaussian of deviation 5 on 11 places. What would lie outside
+    is mirrored at the ends, as scipy's gaussian_filter does; so it is flatter than a Gaussian that is cut off."""
+    offsets = torch.arange(-20, 21)
+    weights = torch.exp(-offsets.double().square() / (2 * 5.0**2))
+    places = (5 + offsets) % 22
+    return torch.zeros(11, dtype=torch.float64).index_add(
+        0, torch.minimum(places, 21 - places), weights / weights.sum()
+    )

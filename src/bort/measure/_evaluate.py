@@ -10,8 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from bort import explain
-from bort._modes import evaluating
-from bort.explain._common import Target, check_images, targets_of
+from bort.explain._common import Target, check_images, classes_of
 from bort.measure._deletion import DeletionInsertion, Score, Substrate, all_scores
 
 
@@ -54,21 +53,25 @@ def evaluate(
     if unknown:
         raise ValueError(f"options for {unknown[0]!r}, which is not among the methods {', '.join(chosen)}")
     check_images(model, x)
-    with torch.no_grad(), evaluating(model):
-        classes = targets_of(torch.cat([model(part) for part in torch.split(x, 64)]), target)
+    classes = classes_of(model, x, target)
     found = {}
     for name, function in functions.items():
         given = dict((options or {}).get(name, {}))
         if progress is not None and "progress" in explain.options(name):
             given["progress"] = _named(progress, name)
+        _wait(x)
         start = time.perf_counter()
-        maps = function(model, x, classes, **given).detach()
-        if maps.is_cuda:
-            torch.cuda.synchronize(maps.device)
+        maps = torch.as_tensor(function(model, x, classes, **given)).detach()
+        _wait(x)
         seconds = time.perf_counter() - start
         scores = all_scores(model, x, maps, classes, steps=steps, substrates=substrates)
         found[name] = Evaluation(name, maps, scores, seconds)
     return found
+
+
+def _wait(x: Tensor) -> None:
+    if x.is_cuda:
+        torch.cuda.synchronize(x.device)
 
 
 def _named(progress: Callable[[str, int, int], None], name: str) -> explain.Progress:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from bort import penalty
 from bort._modes import evaluating
 from bort._patches import layer_inputs
+from bort.invert._backtrack import check_input
 from bort.optim._linear import LinearMap, linear_maps
 
 
@@ -36,6 +37,7 @@ def uses_of(model: nn.Module) -> list[Use]:
 @torch.no_grad()
 def visit_inputs(model: nn.Module, x: Tensor, visit: Visit) -> None:
     """Run the model on x, in eval mode, and show ``visit`` every input of every linear map. The model is left as it was."""
+    check_input(model, x)
 
     def watch(use: Use) -> Callable[[nn.Module, tuple[Any, ...], dict[str, Any]], None]:
         w = penalty.matrices(use.weight.detach(), blocks=use.linear.blocks, transposed=use.linear.transposed)
@@ -55,4 +57,4 @@ def visit_inputs(model: nn.Module, x: Tensor, visit: Visit) -> None:
                 continue  # separate projections of keys and values, whose inputs are other than the module's first
             stack.callback(use.module.register_forward_pre_hook(watch(use), with_kwargs=True).remove)
         with evaluating(model):
-            model(x)
+            model(x * 1)

@@ -114,8 +114,8 @@ def _end(subject: Subject) -> str:
 
 def _audit(subjects: list[Subject]) -> str:
     look = (
-        "What is true of each layer. A wide one cannot be inverted; σ and the rows of a wide one are 1 on the constraint; the "
-        "ratio is the part of its input that is lost; the cosine is how much a weight looks like what excites it most "
+        "What is true of each layer. A wide one cannot be inverted; σ and the rows of a wide one are 1 on the constraint; "
+        "the ratio is the part of its input that is lost; the cosine is how much a weight looks like what excites it most "
         "(Definition 1), the claim what its activations alone would say."
     )
     body = "".join(f"<h3>{escape(s.name)}</h3>{_tables.audit(s)}" for s in subjects)

@@ -39,6 +39,8 @@ class View:
         """(1, C, size, size)"""
         whole, cropped = self._transforms
         transform = whole if min(image.size) <= self.size else cropped
+        if image.mode.startswith("I"):  # 16 bits of grey: PIL would cut them off at 255
+            image = image.point(lambda value: value / 257).convert("L")
         view: Tensor = transform(image.convert("L" if self.channels == 1 else "RGB"))
         return view[None]
 
