@@ -14,8 +14,8 @@ _MANIFEST = "manifest.json"
 
 
 class Written:
-    """Files of one call, to be entered. Those that an earlier call wrote into the folder go; files of anybody else stay, and are
-    not overwritten. If the call fails, its files go."""
+    """Files of one call, to be entered. Those that an earlier call wrote into the folder go; files of anybody else stay, and
+    are not overwritten. If the call fails, its files go."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
