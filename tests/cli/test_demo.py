@@ -1,18 +1,65 @@
+"""`bort demo`: the whole path in small, twice, and what stopping it leaves."""
+
+import re
+import signal
 import subprocess
 import sys
 
 import pytest
 
+from bort import _demo, train
+from bort.report import Amount
+from tests.train.small import stop_at
+
+SMALL = Amount(shown=2, measured=8, evaluated=2, masks=20, features=8, pairs=8)
+
+
+@pytest.fixture
+def narrow(monkeypatch):
+    """The demo's recipes, narrower still."""
+    from dataclasses import replace
+
+    real = train.recipes.get
+
+    def get(name):
+        recipe = real(name)
+        return replace(recipe, net=replace(recipe.net, width=0.05, narrowest=4))
+
+    monkeypatch.setattr("bort.train.recipes.get", get)
+
 
 @pytest.mark.slow
-def test_demo_ends_with_both_networks_in_one_table():
-    command = [sys.executable, "-m", "bort", "demo", "--epochs", "2"]
-    result = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert "SGD: " in result.stdout
-    header = next(line for line in result.stdout.splitlines() if line.startswith("layer"))
-    assert "σ SGD" in header
-    assert "ratio Bort-S" in header
-    assert sum(line.startswith(("conv", "fc", "head")) for line in result.stdout.splitlines()) == 5
+def test_the_whole_path_and_again(narrow, tmp_path, capsys):
+    _demo.run(tmp_path, 1, 0, fresh=False, amount=SMALL)
+    shown = capsys.readouterr().out
+    last = shown.strip().splitlines()[-1]
+    assert re.fullmatch(r"Bort-S: \d+\.\d% / ratio \d\.\d\d; SGD: \d+\.\d% / ratio \d\.\d\d; report: .*", last), last
+    page = tmp_path / "report.html"
+    before = page.stat().st_mtime_ns
+    assert (tmp_path / "report-figures" / "reconstruction.png").exists()
+
+    _demo.run(tmp_path, 1, 0, fresh=False, amount=SMALL)
+    again = capsys.readouterr().out
+    assert "the report is there already" in again
+    assert again.strip().splitlines()[-1] == last
+    assert page.stat().st_mtime_ns == before
+
+    with pytest.raises(ValueError, match="bort demo --fresh"):
+        _demo.run(tmp_path, 2, 0, fresh=False, amount=SMALL)
+    (tmp_path / "mine.txt").write_text("kept")
+    _demo.run(tmp_path, 1, 1, fresh=True, amount=SMALL)
+    assert page.stat().st_mtime_ns > before
+    assert (tmp_path / "mine.txt").exists()
+
+
+def test_stopped_in_the_first_training(narrow, tmp_path, monkeypatch, capsys):
+    real = train.fit
+    monkeypatch.setattr(_demo.train, "fit", lambda r, out: real(r, out, on_step=stop_at(3, signal.SIGINT)))
+    with pytest.raises(SystemExit) as stop:
+        _demo.main(tmp_path, 1, 0, fresh=False)
+    assert stop.value.code == 75
+    assert "`bort demo` goes on from here" in capsys.readouterr().err
+    assert train.load(tmp_path / "SGD").history == []
 
 
 def test_help_is_fast_and_lists_the_commands():

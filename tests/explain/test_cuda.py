@@ -52,6 +52,6 @@ def test_measurements(net, there, x):
 def test_wrong_device(net, x):
     with pytest.raises(ValueError, match="the input is on cuda:0, the model on cpu"):
         explain.sat(net, x.cuda())
+    trace = invert.Backtracker(copy.deepcopy(net).cuda(), "conv5").trace(x.cuda())
     with pytest.raises(ValueError, match="the seed is on cpu"):
-        trace = invert.Backtracker(copy.deepcopy(net).cuda(), "conv5").trace(x.cuda())
         trace(trace.features.cpu())

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 
-def demo(epochs: int = 12, seed: int = 0) -> None:
-    """Train LeNet on the embedded digits with SGD and with Bort-S, then show both audits side by side.
+
+def demo(out: Path = Path("runs/demo"), epochs: int | None = None, seed: int = 0, fresh: bool = False) -> None:
+    """Train a small network on embedded digits with SGD and with Bort-S, then open both side by side in a report.
 
     Args:
-        epochs: passes over the 4,000 training digits, for each of the two networks.
+        out: the folder for the two runs and the report. What is there already is used again.
+        epochs: passes over the 4,000 training digits, for each of the two; the recipe's own by default.
         seed: of the initial weights and the order of the digits, the same for both.
+        fresh: begin anew.
     """
-    from bort._demo import run
+    from bort._demo import main
 
-    run(epochs, seed)
+    main(out, epochs, seed, fresh=fresh)

@@ -23,6 +23,8 @@ def training(subjects: list[Subject]) -> Illustration:
     """Loss, accuracy and distance to the constraint, epoch by epoch."""
     if not any(subject.run.history for subject in subjects):
         raise Missing("no run has finished an epoch")
+    from matplotlib.ticker import MaxNLocator
+
     shown = (("loss", "training loss", 1.0), ("accuracy", "% of the test images", 100.0), ("residual", "residual", 1.0))
     with style():
         figure, (cells,) = panels(1, 3, 270, 220)
@@ -35,6 +37,7 @@ def training(subjects: list[Subject]) -> Illustration:
                     cell.plot(epochs, values, color=colour(number), marker=marker, label=subject.name)
             cell.set_title(title)
             cell.set_xlabel("epoch")
+            cell.xaxis.set_major_locator(MaxNLocator(6, integer=True))
         cells[0].set_ylim(bottom=0)
         cells[2].set_ylim(bottom=0)
         cells[0].legend()

@@ -75,7 +75,7 @@ def _page(subjects: list[Subject], illustrations: list[Illustration], missing: d
     where = f"bort {__version__}, commit {facts['commit']}, {facts['hardware']}, torch {torch}, {facts['date']}"
     left_out = "".join(f"<li>{escape(name)}: {escape(why)}</li>" for name, why in missing.items())
     css = files("bort.report").joinpath("page.css").read_text()
-    links = "".join(f'<a href="#{name}">{escape(words)}</a>' for name, words, _ in sections)
+    links = "\n".join(f'<a href="#{name}" title="{escape(words)}">{name}</a>' for name, words, _ in sections)
     return f"""<!doctype html>
 <html lang="en">
 <head>
@@ -135,7 +135,8 @@ def _inline(each: Illustration, number: int) -> str:
         svg = svg.replace(colour, variable)
     svg = re.sub(r'\bid="([^"]+)"', rf'id="f{number}-\1"', svg)
     svg = re.sub(r'(href="|url\()#([^")]+)', rf"\1#f{number}-\2", svg)
-    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    # A style inside a page would hold for the whole page.
+    svg = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>", "", svg, flags=re.DOTALL)
     svg = svg.replace("<svg ", f'<svg role="img" aria-label="{escape(each.alt)}" ', 1)
     return f'<div class="wide" tabindex="0" role="region" aria-label="{escape(each.title)}">{svg}</div>'
 

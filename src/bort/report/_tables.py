@@ -9,7 +9,9 @@ from bort.measure._deletion import SCORES
 from bort.report._subject import Missing, Subject
 
 
-def table(header: Sequence[str], rows: Iterable[Sequence[str]], caption: str, *, words: int = 1) -> str:
+def table(
+    header: Sequence[str], rows: Iterable[Sequence[str]], caption: str, *, words: int = 1, wrap: bool = False
+) -> str:
     """The first ``words`` columns are text, the others numbers."""
 
     def line(row: Sequence[str], tag: str) -> str:
@@ -21,9 +23,10 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]], caption: str, *,
             cells.append(f"<{name}{scope}{kind}>{escape(cell)}</{name}>")
         return f"<tr>{''.join(cells)}</tr>"
 
+    kind = ' class="wrap"' if wrap else ""
     body = "\n".join(line(row, "td") for row in rows)
     return (
-        f'<div class="wide" tabindex="0" role="region" aria-label="{escape(caption)}"><table>\n'
+        f'<div class="wide" tabindex="0" role="region" aria-label="{escape(caption)}"><table{kind}>\n'
         f"<thead>{line(header, 'th')}</thead>\n<tbody>\n{body}\n</tbody></table></div>"
     )
 
@@ -56,8 +59,10 @@ def how(subjects: list[Subject]) -> str:
     starts = [s.run.environment[-1] if s.run.environment else {} for s in subjects]
     row("hardware", [str(start.get("hardware", "–")) for start in starts])
     row("torch", [str(start.get("versions", {}).get("torch", "–")) for start in starts])
-    row("commit", [str(start.get("commit", "–"))[:12] for start in starts])
-    return table(("", *(s.name for s in subjects)), rows, "What was trained and how", words=1 + len(subjects))
+    row("commit", [str(start.get("commit", "–")) for start in starts])
+    return table(
+        ("", *(s.name for s in subjects)), rows, "What was trained and how", words=1 + len(subjects), wrap=True
+    )
 
 
 def audit(subject: Subject) -> str:
