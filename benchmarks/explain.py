@@ -27,6 +27,7 @@ from torch.nn import functional as F
 from bort import explain, invert, measure, nets
 from bort._environment import describe
 from bort._table import table
+from bort.explain._guided_ig import _slopes
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 THRESHOLD = 0.2
@@ -119,8 +120,18 @@ def guided_ig(_: int) -> list[dict[str, Any]]:
     ours, mine = timed(lambda: explain.guided_ig(model, images, steps=50), 1)
     with renamed:
         theirs, yours = timed(theirs_all, 1)
-    difference = _difference(mine, torch.from_numpy(yours))
-    return [{"what": "guided-ig, batch of 8", "ours_s": ours, "theirs_s": theirs, "difference": difference}]
+    together, _ = timed(lambda: _slopes(model, images, torch.tensor(classes, device=DEVICE)), 3)
+    single, _ = timed(lambda: slopes(classes[0])(images[0].double().cpu().numpy()), 3)
+    return [
+        {
+            "what": "guided-ig, batch of 8",
+            "ours_s": ours,
+            "theirs_s": theirs,
+            "difference": _difference(mine, torch.from_numpy(yours)),
+            "ours_in_the_network_s": 50 * together,
+            "theirs_in_the_network_s": 8 * 50 * single,
+        }
+    ]
 
 
 def sat(repeats: int) -> list[dict[str, Any]]:
