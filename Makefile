@@ -15,7 +15,7 @@ help:  ## show this list
 demo: $(VENV)/explain.done  ## train a small network with SGD and with Bort-S on embedded digits, and open both in a report
 	@$(BIN)/bort demo
 
-test: lint  ## lint, types and the whole test suite, warnings as errors
+test: lint $(VENV)/browser.done  ## lint, types and the whole test suite, warnings as errors
 	@$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 check: lint  ## the part of `make test` to run while working: without the tests that take seconds
@@ -41,6 +41,15 @@ $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "bort needs Python 3.11 or newer, this is " + sys.version.split()[0])'
 	@echo "==> making $(VENV)"
 	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); echo "No virtual environment: on Debian, apt install python3-venv"; exit 1; }
+
+# Pages are tested in a real browser. Without one (no root, no network) those tests say so and are skipped.
+$(VENV)/browser.done: | $(VENV)/dev.done
+	@command -v chromium chromium-browser google-chrome >/dev/null || { echo "==> installing Chromium"; \
+	    if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	        apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium; \
+	    else $(BIN)/playwright install chromium; fi >$(VENV)/browser.log 2>&1 \
+	    || echo "no browser could be installed ($(VENV)/browser.log); tests of pages will be skipped"; }
+	@touch $@
 
 # pip's own output goes to a log; what is seen is one line that moves.
 $(VENV)/%.done: pyproject.toml constraints.txt | $(VENV)/bin/python

@@ -129,11 +129,12 @@ def _section(name: str, title: str, paper: str, body: str, look: str = "") -> st
 
 
 def _inline(each: Illustration, number: int) -> str:
-    """The SVG in the page's own colours, its identifiers its own, with a description."""
+    """The SVG in the page's own colours, with a description, and with only those identifiers that it refers to."""
     svg = to_svg(each.figure)
     for colour, variable in _VARIABLES.items():
         svg = svg.replace(colour, variable)
-    svg = re.sub(r'\bid="([^"]+)"', rf'id="f{number}-\1"', svg)
+    used = set(re.findall(r'(?:href="|url\()#([^")]+)', svg))
+    svg = re.sub(r' id="([^"]+)"', lambda m: f' id="f{number}-{m[1]}"' if m[1] in used else "", svg)
     svg = re.sub(r'(href="|url\()#([^")]+)', rf"\1#f{number}-\2", svg)
     # A style inside a page would hold for the whole page.
     svg = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>", "", svg, flags=re.DOTALL)
