@@ -54,6 +54,18 @@ def test_the_whole_method_is_pairs():
         )
 
 
+@pytest.mark.slow
+def test_with_workers():
+    net = nets.create("lenet", channels=1)
+    x = torch.stack([picture(1, 28, 28, seed).float() for seed in range(3)])
+    values, seen = torch.stack([attributions(28, 28, seed) for seed in range(3)]), []
+    maps = explain.xrai(net, x, attributions=values, workers=1, progress=lambda *call: seen.append(call))
+    assert torch.equal(maps, explain.xrai(net, x, attributions=values))
+    assert seen == [(1, 3), (2, 3), (3, 3)]
+    with pytest.raises(ValueError, match="workers=-1"):
+        explain.xrai(net, x, workers=-1)
+
+
 def test_by_hand():
     """Two regions: the better one comes first, and pixels of no region share their mean."""
     values = torch.tensor([[3.0, 1.0, 0.0], [1.0, 2.0, 6.0]], dtype=torch.float64)

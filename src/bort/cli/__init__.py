@@ -27,6 +27,7 @@ def main() -> None:
     from bort.cli.explain import explain
     from bort.cli.recipes import recipes, show
     from bort.cli.report import figures, report
+    from bort.cli.reproduce import reproduce, results
 
     def train_help() -> None:
         """Train a recipe into a run's folder, or go on with one; `bort train --help`."""
@@ -39,6 +40,8 @@ def main() -> None:
         "figures": figures,
         "recipes": recipes,
         "report": report,
+        "reproduce": reproduce,
+        "results": results,
         "show": tyro.conf.configure(tyro.conf.PositionalRequiredArgs)(show),
         "train": train_help,
     }

@@ -10,7 +10,10 @@ the counts and sums of its segments then: the whole growth costs as much as one 
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+import multiprocessing
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import torch
@@ -37,6 +40,7 @@ def xrai(
     dilation: int = 5,
     min_pixels: int = 50,
     attributions: Tensor | None = None,
+    workers: int = 0,
     progress: Progress | None = None,
 ) -> Tensor:
     """Saliency maps (N, H, W) by XRAI.
@@ -48,9 +52,12 @@ def xrai(
         dilation: by how many pixels a segment is widened.
         min_pixels: a segment that brings fewer new pixels is left out.
         attributions: (N, H, W) to use instead of Integrated Gradients.
+        workers: processes that cut images into segments and grow the maps; 0: none. It pays from some dozen images on.
         progress: called after each image; see :data:`Progress`.
     """
     check_images(model, x)
+    if workers < 0:
+        raise ValueError(f"workers={workers}: must be 0 or more")
     if dilation < 0 or min_pixels < 1:
         raise ValueError(f"dilation={dilation}, min_pixels={min_pixels}: a dilation of 0 or more, 1 or more pixels")
     if attributions is not None and attributions.shape != (len(x), *x.shape[-2:]):
@@ -60,19 +67,41 @@ def xrai(
     if attributions is not None and not torch.isfinite(attributions).all():
         raise ValueError("the attributions have NaN or Inf in them")
     classes = classes_of(model, x, target)
-    maps = []
-    for n in range(len(x)):
-        image = x[n : n + 1]
-        values = (
-            attributions[n]
-            if attributions is not None
-            else _values(model, image, classes[n], 100 if steps is None else steps)
-        )
-        masks = segments(x[n], dilation)
-        maps.append(grow(values.detach().double().cpu(), masks, min_pixels).to(x))
-        if progress is not None:
-            progress(n + 1, len(x))
+    maps: list[Tensor] = []
+    with _pool(workers) as run:
+        waiting = []
+        for n in range(len(x)):
+            image = x[n : n + 1]
+            values = (
+                attributions[n]
+                if attributions is not None
+                else _values(model, image, classes[n], 100 if steps is None else steps)
+            )
+            waiting.append(run(image[0].detach().cpu(), values.detach().double().cpu(), dilation, min_pixels))
+            while waiting and (len(waiting) > 4 * workers or n + 1 == len(x)):
+                maps.append(waiting.pop(0)().to(x))
+                if progress is not None:
+                    progress(len(maps), len(x))
     return torch.stack(maps)
+
+
+def _map(image: Tensor, values: Tensor, dilation: int, min_pixels: int) -> Tensor:
+    return grow(values, segments(image, dilation), min_pixels)
+
+
+@contextmanager
+def _pool(workers: int) -> Iterator[Callable[..., Callable[[], Tensor]]]:
+    """A way to call `_map` and to ask for its result later: at once, or in processes of their own."""
+    if not workers:
+        yield lambda *given: lambda: _map(*given)
+        return
+    # Started afresh, not forked: this process may hold a GPU and threads.
+    with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), initializer=_alone) as pool:
+        yield lambda *given: pool.submit(_map, *given).result
+
+
+def _alone() -> None:
+    torch.set_num_threads(1)
 
 
 def _values(model: nn.Module, image: Tensor, target: Tensor, steps: int) -> Tensor:

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from bort.invert._backtrack import Backtracker
 from bort.invert._grid import grid_of
 from bort.invert._salient import joint_seed, salient
+from bort.invert._similar import correlation
 
 Path = Literal["source", "target", "none"]
 
@@ -113,8 +114,8 @@ def _pairs(
         image_verdicts=back.trace(images).outputs.argmax(dim=1),
         source_classes=from_source.outputs.argmax(dim=1),
         target_classes=from_target.outputs.argmax(dim=1),
-        source_similarity=_correlation(images, source),
-        target_similarity=_correlation(images, target),
+        source_similarity=correlation(images, source),
+        target_similarity=correlation(images, target),
     )
 
 
@@ -124,9 +125,3 @@ def _like(signals: Tensor, images: Tensor) -> Tensor:
     centred = flat - flat.mean(dim=1, keepdim=True)
     scale = wanted.std(dim=1, keepdim=True) / flat.std(dim=1, keepdim=True).clamp(min=1e-12)
     return (centred * scale + wanted.mean(dim=1, keepdim=True)).view_as(images)
-
-
-def _correlation(one: Tensor, other: Tensor) -> Tensor:
-    a, b = (t.flatten(1) - t.flatten(1).mean(dim=1, keepdim=True) for t in (one, other))
-    found: Tensor = (a * b).sum(dim=1) / (a.norm(dim=1) * b.norm(dim=1)).clamp(min=1e-12)
-    return found

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from bort import explain, invert
+from bort.invert._similar import correlation
 from bort.report._illustration import Illustration
 from bort.report._images import Picture, overlay, picture, signal
 from bort.report._style import MUTED, panels, style
@@ -54,7 +55,7 @@ def reconstruction(subjects: list[Subject]) -> Illustration:
     for subject in subjects:
         x = subject.images(many)
         back = invert.reconstruct(subject.model, x, subject.layer)
-        alike = subject.correlation(back, x)
+        alike = correlation(back, x).tolist()
         means[subject.name] = sum(alike) / len(alike)
         rows.append((subject.name, [(signal(s), f"{c:.2f}") for s, c in zip(back[:count], alike, strict=False)]))
     return Illustration(
@@ -105,7 +106,7 @@ def features(subjects: list[Subject]) -> Illustration:
         k = min(subject.amount.features, subject.channels)
         x = subject.images(many)
         back = invert.reconstruct(subject.model, x, subject.layer, k)
-        alike = subject.correlation(back, x)
+        alike = correlation(back, x).tolist()
         means[f"{subject.name} ({k} of {subject.channels} channels)"] = sum(alike) / len(alike)
         rows.append((subject.name, [(signal(s), f"{c:.2f}") for s, c in zip(back[:count], alike, strict=False)]))
     return Illustration(

@@ -127,13 +127,6 @@ class Subject:
             )
         return self._evaluated
 
-    def correlation(self, signals: Tensor, images: Tensor) -> list[float]:
-        """Of each signal with its image."""
-        a, b = (t.flatten(1).double() - t.flatten(1).double().mean(dim=1, keepdim=True) for t in (signals, images))
-        lengths = (a.norm(dim=1) * b.norm(dim=1)).clamp(min=1e-12)
-        found: list[float] = ((a * b).sum(dim=1) / lengths).tolist()
-        return found
-
 
 def subjects(
     folders: list[Path], amount: Amount | None = None, device: str = "cpu", data_root: Path | None = None

@@ -1,0 +1,77 @@
+"""`bort reproduce` and `bort results`"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Literal
+
+
+def reproduce(
+    table: Literal["table1", "table2", "table3", "figures", "ablation", "settings"],
+    /,
+    quick: bool = False,
+    seeds: tuple[int, ...] = (),
+    only: str = "",
+    out: Path | None = None,
+    runs: Path | None = None,
+    device: str = "auto",
+    workers: int = 2,
+    data_root: Path | None = None,
+) -> None:
+    """Run what is missing of one of the paper's tables; what is half done goes on.
+
+    Args:
+        table: which.
+        quick: the whole path in small, on the embedded digits, into results/quick.
+        seeds: instead of the table's own.
+        only: rows with this in their names.
+        out: the folder for the result files; results/ by default.
+        runs: the folder for the trainings; runs/reproduce by default.
+        device: cpu, cuda, …; auto takes a GPU if there is one.
+        workers: processes that read the images of a folder.
+        data_root: where the data sets are; default: $BORT_DATA, or ~/.cache/bort.
+    """
+    from bort import train
+    from bort.reproduce import reproduce as run
+
+    folder = out or Path("results/quick" if quick else "results")
+    trainings = runs or Path("runs/reproduce-quick" if quick else "runs/reproduce")
+    how = train.Runtime(device=device, workers=workers, data_root=data_root)
+    try:
+        files = run(table, folder, trainings, how, quick=quick, seeds=seeds or None, only=only)
+        print(f"{len(files)} results in {folder / table}")
+        _write(folder)
+    except train.Interrupted as stop:
+        print(stop, file=sys.stderr)
+        sys.exit(train.Interrupted.EXIT_CODE)
+    except (ImportError, OSError, RuntimeError, ValueError) as error:
+        sys.exit(f"bort reproduce: {error}")
+
+
+def results(folder: Path = Path("results"), check: bool = False) -> None:
+    """Write RESULTS.md anew out of the result files.
+
+    Args:
+        folder: where they are.
+        check: write nothing, fail if RESULTS.md is not what would be written.
+    """
+    from bort.reproduce import results as text
+
+    try:
+        if not check:
+            _write(folder)
+            return
+        file = folder / "RESULTS.md"
+        if not file.exists() or file.read_text() != text(folder):
+            raise ValueError(f"{file} is not what its result files give: run `bort results`")
+    except (OSError, ValueError, KeyError) as error:
+        sys.exit(f"bort results: {error}")
+
+
+def _write(folder: Path) -> None:
+    from bort._whole import write_whole
+    from bort.reproduce import results as text
+
+    write_whole(folder / "RESULTS.md", text(folder))
+    print(f"{folder / 'RESULTS.md'} written")

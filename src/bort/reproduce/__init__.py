@@ -1,0 +1,6 @@
+"""The paper's tables and figures, run again: one JSON a result, and RESULTS.md out of them."""
+
+from bort.reproduce._markdown import results
+from bort.reproduce._plan import PLANS, Job, reproduce
+
+__all__ = ["PLANS", "Job", "reproduce", "results"]

@@ -1,0 +1,108 @@
+"""What is measured of a finished run for each table."""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from bort import explain, invert, measure
+from bort.explain._common import top_layer
+from bort.invert._similar import correlation
+from bort.measure._deletion import SCORES
+from bort.train import Run
+from bort.train._examples import examples
+
+
+def training(run: Run, root: Path | None, device: str) -> dict[str, Any]:
+    """What the history says at its end."""
+    last = run.history[-1]
+    known = ("accuracy", "top5", "loss", "residual", "sigma", "seconds", "skipped")
+    return {name: last[name] for name in known if name in last}
+
+
+def _saliency(run: Run, root: Path | None, device: str, *, images: int, masks: int) -> dict[str, Any]:
+    """Areas under deletion and insertion by all scores: mean and standard error over the images."""
+    x = examples(run.recipe, images, root)[0].to(device)
+    workers = max(0, (os.cpu_count() or 1) - 2) if images > 50 else 0
+    options: dict[str, dict[str, object]] = {"rise": {"masks": masks}, "xrai": {"workers": workers}}
+    found = {}
+    for name, each in measure.evaluate(run.model.to(device), x, explain.names(), options=options).items():
+        areas: dict[str, Any] = {"seconds": round(each.seconds, 2)}
+        for score in SCORES:
+            for end in ("deletion", "insertion"):
+                values = getattr(each.scores[score], end).double()
+                error = values.std().item() / len(values) ** 0.5 if len(values) > 1 else 0.0
+                areas[f"{score} {end}"] = [round(values.mean().item(), 5), round(error, 5)]
+        found[name] = areas
+    return training(run, root, device) | {"methods": found, "images": len(x), "masks": masks}
+
+
+saliency = partial(_saliency, images=1000, masks=1000)
+saliency_quick = partial(_saliency, images=8, masks=50)
+
+
+def _inside(run: Run, root: Path | None, device: str, *, images: int, pairs: int) -> dict[str, Any]:
+    """Ratios and σ of each layer, correlations of reconstructions, and adversaries: success against similarity."""
+    model = run.model.to(device)
+    x, labels = (t.to(device) for t in examples(run.recipe, images, root))
+    audit = measure.audit(model, x[: min(images, 256)])
+    layers = [
+        {
+            "name": layer.name,
+            "shape": layer.shape,
+            "sigma": layer.sigma,
+            "gram_diagonal": layer.gram_diagonal,
+            "gram_off_diagonal": layer.gram_off_diagonal,
+            "ratio": layer.ratio,
+            "floor": layer.floor,
+            "cosine": layer.cosine,
+            "claim": layer.claim,
+        }
+        for layer in audit
+    ]
+    top = top_layer(model, x)
+    channels = invert.Backtracker(model, top, "gradient").features(x[:1]).shape[1]
+    kept = {
+        str(k or "all"): round(correlation(invert.reconstruct(model, x, top, k), x).double().mean().item(), 4)
+        for k in (None, 64, 4)
+        if not k or k <= channels
+    }
+    found = training(run, root, device) | {"layers": layers, "reconstruction": kept, "images": len(x)}
+    return found | {"adversaries": _adversaries(model, x, labels, top, channels, pairs)}
+
+
+def _adversaries(
+    model: torch.nn.Module, x: torch.Tensor, labels: torch.Tensor, top: str, channels: int, pairs: int
+) -> list[dict[str, Any]]:
+    """The trade-off: for each path and k, how many fool the classifier, and how much they look like their source."""
+    generator = torch.Generator().manual_seed(0)
+    source = torch.randint(len(x), (4 * pairs,), generator=generator)
+    target = torch.randint(len(x), (4 * pairs,), generator=generator)
+    different = (labels[source] != labels[target]).nonzero()[:pairs, 0].cpu()
+    source, target = source[different], target[different]
+    found = []
+    for path in ("source", "none", "target"):
+        for k in (1, 4, 16, 64, 256):
+            if k > channels:
+                continue
+            made = invert.synthesize(model, x[source], x[target], top, k, path=path)
+            found.append(
+                {
+                    "path": path,
+                    "k": k,
+                    "pairs": len(source),
+                    "map_success": round(made.map_success, 4),
+                    "image_success": round(made.image_success, 4),
+                    "like_source": round(made.source_similarity.mean().item(), 4),
+                    "like_target": round(made.target_similarity.mean().item(), 4),
+                }
+            )
+    return found
+
+
+inside = partial(_inside, images=1000, pairs=1000)
+inside_quick = partial(_inside, images=20, pairs=20)

@@ -1,0 +1,180 @@
+"""What belongs to a table, what of it is there already, and running the rest."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from bort import train
+from bort.reproduce import _measure, _result
+from bort.train import NotFinite, Recipe, Run, Runtime
+
+Measure = Callable[[Run, Path | None, str], dict[str, Any]]
+"""(run, data root, device) -> metrics"""
+
+
+@dataclass(frozen=True)
+class Job:
+    """A training, and what is measured of it: one result file."""
+
+    table: str
+    name: str
+    recipe: Recipe
+    measure: Measure
+    note: str = ""
+    """What sets this row apart, for its table."""
+
+    def file(self, out: Path) -> Path:
+        return out / self.table / f"{self.name}.json"
+
+
+@dataclass(frozen=True)
+class Plan:
+    jobs: Callable[[bool, tuple[int, ...]], list[Job]]
+    seeds: tuple[int, ...]
+    what: str = field(repr=False, default="")
+
+
+def reproduce(
+    table: str,
+    out: Path,
+    runs: Path,
+    runtime: Runtime,
+    *,
+    quick: bool = False,
+    seeds: tuple[int, ...] | None = None,
+    only: str = "",
+    say: Callable[[str], None] = print,
+) -> list[Path]:
+    """Run what is missing of a table, going on with what is half done. A training that fails stays in the table as failed."""
+    plan = PLANS[table]
+    jobs = [job for job in plan.jobs(quick, seeds or ((0,) if quick else plan.seeds)) if only in job.name]
+    if not jobs:
+        raise ValueError(f"no row of {table} has {only!r} in its name")
+    missing = [job for job in jobs if not job.file(out).exists()]
+    say(f"{table}: {len(jobs) - len(missing)} of {len(jobs)} results are there, {len(missing)} to make")
+    for number, job in enumerate(missing, 1):
+        say(f"{table} {number}/{len(missing)}: {job.name}")
+        _do(job, out, runs, runtime, quick=quick)
+    return [job.file(out) for job in jobs]
+
+
+def _do(job: Job, out: Path, runs: Path, runtime: Runtime, *, quick: bool) -> None:
+    command = f"bort reproduce {job.table} --only {job.name}" + (" --quick" if quick else "")
+    facts = {"table": job.table, "row": job.recipe.name, "note": job.note, "quick": quick}
+    start = time.perf_counter()
+    recipe = job.recipe
+    try:
+        run = train.fit(recipe, runs / f"{recipe.name}-seed{recipe.seed}", runtime)
+    except NotFinite as failure:
+        spent = time.perf_counter() - start
+        _result.write(
+            job.file(out),
+            command=command,
+            recipe=recipe,
+            run=None,
+            seconds=spent,
+            failed=str(failure),
+            metrics={},
+            **facts,
+        )
+        return
+    metrics = job.measure(run, runtime.data_root, _device(runtime))
+    seconds = time.perf_counter() - start
+    _result.write(
+        job.file(out), command=command, recipe=recipe, run=run, seconds=seconds, failed="", metrics=metrics, **facts
+    )
+
+
+def _device(runtime: Runtime) -> str:
+    import torch
+
+    return ("cuda" if torch.cuda.is_available() else "cpu") if runtime.device == "auto" else runtime.device
+
+
+def _seeded(recipe: Recipe, seeds: tuple[int, ...]) -> Iterator[Recipe]:
+    for seed in seeds:
+        yield replace(recipe, seed=seed)
+
+
+def _job(table: str, recipe: Recipe, measure: Measure, note: str = "") -> Job:
+    return Job(table, f"{recipe.name}-seed{recipe.seed}", recipe, measure, note)
+
+
+def _table1(quick: bool, seeds: tuple[int, ...]) -> list[Job]:
+    """All eight cells; quick: the same on the embedded digits, the four that there are."""
+    wanted = "mnist5k-" if quick else ""
+    rows = [train.recipes.get(n) for n in train.recipes.names()]
+    rows = [r for r in rows if (r.name.startswith(wanted) if quick else r.paper is not None and r.paper.table == "1")]
+    return [_job("table1", recipe, _measure.training) for row in rows for recipe in _seeded(row, seeds)]
+
+
+def _settings(quick: bool, seeds: tuple[int, ...]) -> list[Job]:
+    """Settings other than the paper's, in rows of their own."""
+    found = []
+    for data, net in (
+        (("mnist5k", "lenet"),) if quick else (("cifar10", "lenet"), ("cifar10", "acnn-small"), ("mnist", "acnn-small"))
+    ):
+        base = train.recipes.get(f"{data}-{net}-bort-s")
+        changes = {
+            "lambda-0.01": (replace(base.optim, constraint=0.01, weight_decay=0.001), "λ 0.01, weight decay 0.001"),
+            "no-decay": (replace(base.optim, weight_decay=0.0), "no weight decay"),
+            "every-4": (replace(base.optim, every=4), "the penalty at each fourth step"),
+        }
+        for name, (optim, note) in changes.items():
+            recipe = replace(base, name=f"{base.name}-{name}", optim=optim, paper=None)
+            found += [_job("settings", each, _measure.training, note) for each in _seeded(recipe, seeds)]
+    return found
+
+
+def _table3(quick: bool, seeds: tuple[int, ...]) -> list[Job]:
+    """Deletion and insertion of six methods, baseline and Bort."""
+    names = ["mnist5k-lenet"] if quick else ["mnist-acnn-small", "cifar10-acnn-small"]
+    measure = _measure.saliency_quick if quick else _measure.saliency
+    rows = [train.recipes.get(f"{name}-{optim}") for name in names for optim in ("sgd", "bort-s")]
+    return [_job("table3", recipe, measure) for row in rows for recipe in _seeded(row, seeds)]
+
+
+def _figures(quick: bool, seeds: tuple[int, ...]) -> list[Job]:
+    """The numbers behind figures 1 to 3: Gram matrices, ratios, reconstructions, adversaries."""
+    names = ["mnist5k-lenet"] if quick else ["mnist-acnn-small", "cifar10-acnn-small"]
+    measure = _measure.inside_quick if quick else _measure.inside
+    rows = [train.recipes.get(f"{name}-{optim}") for name in names for optim in ("sgd", "bort-s")]
+    return [_job("figures", recipe, measure) for row in rows for recipe in _seeded(row, seeds)]
+
+
+def _ablation(quick: bool, seeds: tuple[int, ...]) -> list[Job]:
+    """fig:ablation_cifar10: weight decay by λ."""
+    base = train.recipes.get("mnist5k-lenet-bort-s" if quick else "cifar10-acnn-small-bort-s")
+    decays, constraints = ((0.0, 0.01), (0.01, 0.1)) if quick else ((0.0, 0.001, 0.01, 0.1), (0.0, 0.01, 0.1, 1.0))
+    found = []
+    for decay in decays:
+        for constraint in constraints:
+            optim = replace(base.optim, weight_decay=decay, constraint=constraint)
+            if not constraint:
+                optim = replace(optim, name="sgd")
+            recipe = replace(
+                base, name=f"{base.name.removesuffix('-bort-s')}-wd{decay:g}-lambda{constraint:g}", optim=optim
+            )
+            found += [_job("ablation", each, _measure.training) for each in _seeded(replace(recipe, paper=None), seeds)]
+    return found
+
+
+def _table2(quick: bool, seeds: tuple[int, ...]) -> list[Job]:
+    """The 14 rows on 100 classes of Tiny ImageNet at 64 px: not ImageNet."""
+    rows = [train.recipes.get(n) for n in train.recipes.names() if n.startswith("tiny-imagenet-")]
+    rows = [replace(row, epochs=2) for row in rows[:1]] if quick else rows
+    return [_job("table2", recipe, _measure.training) for row in rows for recipe in _seeded(row, seeds)]
+
+
+PLANS = {
+    "table1": Plan(_table1, (0, 1, 2), "accuracy on MNIST and CIFAR-10 (tab:mnist_cifar10)"),
+    "table2": Plan(_table2, (0, 1), "Table 2 in small: Tiny ImageNet 100 at 64 px, not ImageNet"),
+    "table3": Plan(_table3, (0,), "deletion and insertion (tab:insertion_deletion)"),
+    "figures": Plan(_figures, (0,), "the numbers behind figures 1 to 3"),
+    "ablation": Plan(_ablation, (0,), "weight decay by λ (fig:ablation_cifar10)"),
+    "settings": Plan(_settings, (0, 1, 2), "settings other than the paper's"),
+}
