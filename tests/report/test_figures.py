@@ -113,7 +113,7 @@ def test_runs_of_all_kinds(kind, missing, tmp_path, monkeypatch):
         (run.path / "recipe.json").write_text(json.dumps(absent.to_dict()))
         missing = set(FIGURES) - {"training", "gram", "sigma"}
     else:
-        monkeypatch.setattr("bort.train._examples.load_data", lambda *_: data())
+        monkeypatch.setattr("bort.train._examples.data_of", lambda *_: data())
     if kind == "no epoch":
         monkeypatch.setattr(train.Run, "history", [], raising=False)
         real = train.load

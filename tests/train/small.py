@@ -33,7 +33,7 @@ def build(recipe):
 
 def fit(out, recipe=RECIPE, *, network=build, data=dataset, force=False, on_step=None, **runtime):
     with (
-        mock.patch("bort.train._fit.load_data", return_value=data()),
+        mock.patch("bort.train._fit.data_of", return_value=data()),
         mock.patch("bort.train._fit.build", network),
         mock.patch("bort.train._run.build", network),
     ):

@@ -8,7 +8,7 @@ from typing import Literal
 
 
 def reproduce(
-    table: Literal["table1", "table2", "table3", "figures", "ablation", "settings"],
+    table: Literal["table1", "table2", "table3", "figures", "ablation", "settings", "lenet"],
     /,
     quick: bool = False,
     seeds: tuple[int, ...] = (),
@@ -49,7 +49,7 @@ def reproduce(
         sys.exit(f"bort reproduce: {error}")
 
 
-def results(folder: Path = Path("results"), check: bool = False) -> None:
+def results(folder: Path = Path("results"), /, check: bool = False) -> None:
     """Write RESULTS.md anew out of the result files.
 
     Args:

@@ -21,6 +21,8 @@ class Dataset:
     fingerprint: str = ""
     """SHA-256 over the files it was read from, or over the images where it has none: what a run writes down."""
     names: tuple[str, ...] = ()
+    raw: bool = False
+    """Whether images are left as numbers from 0 to 1: mean 0 and deviation 1 stand for their own."""
 
     @property
     def classes(self) -> int:
@@ -42,12 +44,15 @@ class Dataset:
         )
 
     def statistics(self) -> tuple[Tensor, Tensor]:
-        """Mean and standard deviation of each channel over the training images, in [0, 1]."""
+        """Mean and standard deviation of each channel over the training images, in [0, 1]; 0 and 1 if they are left raw."""
         return self._statistics
 
     @cached_property
     def _statistics(self) -> tuple[Tensor, Tensor]:
         channels = self.train_images.shape[1]
+        if self.raw:
+            ones = torch.ones(channels, dtype=torch.float64, device=self.train_images.device)
+            return torch.zeros_like(ones), ones
         # By counting the 256 values, exactly: a float64 copy of CIFAR-10 would be 1.2 GB.
         counts = torch.stack(
             [torch.bincount(self.train_images[:, c].flatten().long(), minlength=256) for c in range(channels)]
@@ -65,6 +70,6 @@ class Dataset:
         return (1 / (255 * std)).float(), (-mean / std).float()
 
     def normalise(self, images: Tensor) -> Tensor:
-        """Bytes to float32 with mean 0 and deviation 1 over the training images."""
+        """Bytes to float32 with mean 0 and deviation 1 over the training images, unless they are left raw."""
         factor, shift = self._line
         return images * factor + shift

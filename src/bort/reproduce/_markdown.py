@@ -49,6 +49,37 @@ _TABLE1 = (
 )
 
 
+def _lenet(found: Results) -> str:
+    rows = []
+    for (data, words), runs in _grouped(found).items():
+        by = {r["recipe"]["optim"]["constraint"]: r for r in runs}
+        cells = [_accuracy([by[c]])[1].split(" (")[0] if c in by else "–" for c in (0.0, 0.01, 0.1)]
+        plain, bort = (by.get(c) for c in (0.0, 0.1))
+        papers = [_paper(f"{data}-lenet-{o}") for o in ("sgd", "bort-s")]
+        gap = "–"
+        if plain and bort and None not in papers and not plain["failed"] and not bort["failed"]:
+            both = (100 * r["metrics"]["accuracy"] for r in (plain, bort))
+            gap = f"{sum(abs(ours - (paper or 0)) for ours, paper in zip(both, papers, strict=True)) / 2:.1f}"
+        rows.append((data, words.replace("-", ", "), *cells, gap, _files(runs)))
+    told = "; ".join(
+        f"{data} {_cell(_paper(f'{data}-lenet-sgd'))} → {_cell(_paper(f'{data}-lenet-bort-s'))}"
+        for data in ("mnist", "cifar10")
+    )
+    text = (
+        "`bort reproduce lenet`. The paper does not describe its LeNet. One seed each, otherwise as in Table 1; weight decay "
+        f"0.01, and 0.001 with λ 0.01. The paper, SGD → Bort-S: {told}. *gap*: mean distance to those two, λ 0.1."
+    )
+    header = ("data", "LeNet, momentum, inputs", "SGD %", "λ 0.01 %", "λ 0.1 %", "gap", "files")
+    return _section("Which LeNet?", text, header, rows)
+
+
+def _grouped(found: Results) -> dict[tuple[str, str], Results]:
+    groups: dict[tuple[str, str], Results] = {}
+    for each in found:
+        groups.setdefault((each["recipe"]["data"]["name"], each["note"]), []).append(each)
+    return groups
+
+
 def _settings(found: Results) -> str:
     rows = []
     for name, runs in _by_row(found).items():
@@ -147,8 +178,7 @@ def _figures(found: Results) -> str:
         _section("Figures 1 to 3 in numbers", text, header, rows)
         + "\n### Adversaries (fig:3_3_adversary): a trade-off\n\n"
         f"{found[0]['metrics']['adversaries'][0]['pairs']} random pairs of two classes; *like* is the "
-        "correlation with source and target.\n\n"
-        + _markdown(more, trade)
+        "correlation with source and target.\n\n" + _markdown(more, trade)
     )
 
 
@@ -173,6 +203,7 @@ def _ablation(found: Results) -> str:
 
 _SECTIONS: dict[str, Callable[[Results], str]] = {
     "table1": _table1,
+    "lenet": _lenet,
     "settings": _settings,
     "table2": _table2,
     "table3": _table3,

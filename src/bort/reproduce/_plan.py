@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -130,6 +131,35 @@ def _settings(quick: bool, seeds: tuple[int, ...]) -> list[Job]:
     return found
 
 
+def _lenet(quick: bool, seeds: tuple[int, ...]) -> list[Job]:
+    """Which LeNet the paper may have meant: activation, pool, momentum, normalisation, λ."""
+    found = []
+    for data, activation, pool, momentum, normalise in itertools.product(
+        ("mnist5k",) if quick else ("mnist", "cifar10"),
+        ("relu", "tanh") if quick else ("relu", "tanh", "sigmoid"),
+        ("max",) if quick else ("max", "average"),
+        (0.9,) if quick else (0.0, 0.9),
+        (True,) if quick else (True, False),
+    ):
+        base = train.recipes.get(f"{data}-lenet-sgd")
+        words = f"{activation}-{pool}-momentum{momentum:g}-{'normalised' if normalise else 'raw'}"
+        net = replace(base.net, activation=activation, pool=pool)  # type: ignore[arg-type]
+        for constraint in (0.0, 0.01, 0.1):
+            name, decay = ("bort-s", min(0.01, constraint / 10)) if constraint else ("sgd", 0.01)
+            settings: dict[str, Any] = {"momentum": momentum, "constraint": constraint, "weight_decay": decay}
+            optim = replace(base.optim, name=name, **settings)  # type: ignore[arg-type]
+            recipe = replace(
+                base,
+                name=f"{data}-lenet-{words}-lambda{constraint:g}",
+                net=net,
+                data=replace(base.data, normalise=normalise),
+                optim=optim,
+                paper=None,
+            )
+            found += [_job("lenet", each, _measure.training, words) for each in _seeded(recipe, seeds)]
+    return found
+
+
 def _table3(quick: bool, seeds: tuple[int, ...]) -> list[Job]:
     """Deletion and insertion of six methods, baseline and Bort."""
     names = ["mnist5k-lenet"] if quick else ["mnist-acnn-small", "cifar10-acnn-small"]
@@ -176,5 +206,6 @@ PLANS = {
     "table3": Plan(_table3, (0,), "deletion and insertion (tab:insertion_deletion)"),
     "figures": Plan(_figures, (0,), "the numbers behind figures 1 to 3"),
     "ablation": Plan(_ablation, (0,), "weight decay by λ (fig:ablation_cifar10)"),
+    "lenet": Plan(_lenet, (0,), "which LeNet the paper may have meant"),
     "settings": Plan(_settings, (0, 1, 2), "settings other than the paper's"),
 }

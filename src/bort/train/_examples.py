@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from bort.data import Dataset
-from bort.data import load as load_data
 from bort.train._folder_feed import FolderFeed
 from bort.train._recipe import Recipe
 from bort.train._runtime import Runtime
+from bort.train._view import data_of
 from bort.train._world import World
 
 
@@ -19,7 +19,7 @@ def examples(recipe: Recipe, count: int, root: Path | None = None) -> tuple[Tens
     """Normalised images (count, C, H, W) and labels, spread evenly over the test set so that every class has its part."""
     if count < 1:
         raise ValueError(f"{count} images: must be 1 or more")
-    data = load_data(recipe.data.name, root)
+    data = data_of(recipe, root)
     if isinstance(data, Dataset):
         chosen = _spread(len(data.test_images), count)
         return data.normalise(data.test_images[chosen]), data.test_labels[chosen]

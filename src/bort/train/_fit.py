@@ -12,7 +12,6 @@ from typing import Any
 import torch
 
 from bort.data import Dataset
-from bort.data import load as load_data
 from bort.train import _checkpoint, _state, recipes
 from bort.train._evaluate import measure, test
 from bort.train._faults import check_weights, diagnose
@@ -27,7 +26,7 @@ from bort.train._runtime import Runtime
 from bort.train._setup import can_capture, layout, wrapped
 from bort.train._signals import Interrupted, Request, watched
 from bort.train._step import CapturedStep, Step
-from bort.train._view import view_of
+from bort.train._view import data_of, view_of
 from bort.train._world import World, join
 
 _AGREE_STEPS = 16  # with several processes: how often they ask each other whether to stop
@@ -81,7 +80,7 @@ class _Training:
     ) -> None:
         self.recipe, self.runtime, self.world, self.folder, self.request = recipe, runtime, world, folder, request
         self.on_step = on_step
-        data = load_data(recipe.data.name, runtime.data_root)
+        data = data_of(recipe, runtime.data_root)
         on_gpu = world.device.type == "cuda"
         autocast = recipe.precision == "bfloat16" or (recipe.precision == "auto" and on_gpu)
         torch.manual_seed(recipe.seed)

@@ -19,6 +19,10 @@ class Net:
     """With a width below 1: no layer gets fewer channels than this (or than the paper's)."""
     drop_path: float = 0.0
     """The largest rate of stochastic depth, for networks of timm that have it."""
+    activation: Literal["relu", "tanh", "sigmoid"] = "relu"
+    """Of LeNet, which the paper does not describe."""
+    pool: Literal["max", "average"] = "max"
+    """Of LeNet."""
 
     def __post_init__(self) -> None:
         check_fields(self, "net")
@@ -36,6 +40,8 @@ class Data:
     channels: int = 3
     """1 for grey images, 3 for coloured ones."""
     classes: int = 10
+    normalise: bool = True
+    """By the mean and deviation of each channel; otherwise images are numbers from 0 to 1. Of a folder always."""
     corrupt: Literal["stop", "skip"] = "stop"
     """What a folder's image that cannot be read does: end the run with its name, or be left out and counted."""
 
@@ -43,6 +49,8 @@ class Data:
         check_fields(self, "data")
         for name in ("image_size", "channels", "classes"):
             require(getattr(self, name) >= 1, f"data.{name}={getattr(self, name)}: must be 1 or more")
+        is_folder = self.name.startswith("folder:")
+        require(self.normalise or not is_folder, "data.normalise=False: images of a folder are always normalised")
 
 
 @dataclass(frozen=True)

@@ -58,6 +58,9 @@ def build(recipe: Recipe) -> nn.Module:
     options: dict[str, Any] = {}
     if net.width != 1:
         options |= {"width": net.width, "narrowest": net.narrowest}
+    options |= {
+        n: getattr(net, n) for n, usual in (("activation", "relu"), ("pool", "max")) if getattr(net, n) != usual
+    }
     if net.drop_path:
         options["drop_path_rate"] = net.drop_path
     shape = {"channels": data.channels, "classes": data.classes, "image_size": data.image_size}

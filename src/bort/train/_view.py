@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -75,6 +75,12 @@ class View:
         return self.class_names[label] if label < len(self.class_names) else str(label)
 
 
+def data_of(recipe: Recipe, root: Path | None) -> Dataset | Folder:
+    """The recipe's data, to be normalised as it says."""
+    data = load_data(recipe.data.name, root)
+    return data if recipe.data.normalise or not isinstance(data, Dataset) else replace(data, raw=True)
+
+
 def view_of(recipe: Recipe, data: Dataset | Folder) -> View:
     mean, std = (tuple(s.tolist()) for s in data.statistics())
     return View(recipe.data.image_size, recipe.data.channels, mean, std, tuple(data.class_names))
@@ -86,4 +92,4 @@ def view_of_run(run: Run, root: Path | None = None) -> View:
     if {"mean", "std", "class_names"} <= known.keys():
         size, channels = run.recipe.data.image_size, run.recipe.data.channels
         return View(size, channels, tuple(known["mean"]), tuple(known["std"]), tuple(known["class_names"]))
-    return view_of(run.recipe, load_data(run.recipe.data.name, root))
+    return view_of(run.recipe, data_of(run.recipe, root))
