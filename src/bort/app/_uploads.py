@@ -1,0 +1,65 @@
+"""Images that somebody sends: verified before they are decoded, and refused with a sentence."""
+
+from __future__ import annotations
+
+import io
+import warnings
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+LARGEST_FILE: Final = 8 * 2**20
+MOST_PIXELS: Final = 25_000_000
+FORMATS: Final = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF")
+
+
+class Refused(ValueError):
+    """An upload that is no image we take; the message is for the person who sent it."""
+
+
+def decode(content: bytes) -> Image:
+    """The first picture of a file, in 8 bits of grey or colour."""
+    from PIL import Image as images
+    from PIL import ImageOps, UnidentifiedImageError
+
+    if not content:
+        raise Refused("The file is empty.")
+    if len(content) > LARGEST_FILE:
+        raise Refused(f"The file has {len(content) / 2**20:.1f} MB; at most {LARGEST_FILE // 2**20} are taken.")
+    if content[:512].lstrip().lower().startswith((b"<svg", b"<?xml", b"<!doctype")):
+        raise Refused("This is an SVG or HTML file; send a picture of pixels (PNG, JPEG, WebP, BMP, GIF or TIFF).")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Pillow's own bomb warning comes before our limit below
+            with images.open(io.BytesIO(content), formats=FORMATS) as opened:
+                width, height = opened.size  # known from the header: nothing has been decoded yet
+                if width < 1 or height < 1:
+                    raise Refused(f"The image has {width} × {height} pixels.")
+                if width * height > MOST_PIXELS:
+                    raise Refused(
+                        f"The image has {width} × {height} pixels; at most {MOST_PIXELS // 10**6} million are taken."
+                    )
+                opened.seek(0)  # the first picture of an animation
+                opened.load()
+                return _eight_bits(ImageOps.exif_transpose(opened))
+    except Refused:
+        raise
+    except images.DecompressionBombError:
+        raise Refused(f"The image has far too many pixels; at most {MOST_PIXELS // 10**6} million are taken.") from None
+    except UnidentifiedImageError:
+        raise Refused("This is not an image that can be read (PNG, JPEG, WebP, BMP, GIF or TIFF).") from None
+    except Exception as error:  # damaged files make decoders throw anything
+        raise Refused(f"The image is damaged or cut off: {error}.") from None
+
+
+def _eight_bits(image: Image) -> Image:
+    if image.mode.startswith("I"):  # 16 bits of grey: Pillow would cut them off at 255
+        return image.point(lambda value: value / 257).convert("L")
+    if image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info:
+        from PIL import Image as images
+
+        solid = image.convert("RGBA")
+        white = images.new("RGBA", solid.size, (255, 255, 255, 255))
+        return images.alpha_composite(white, solid).convert("RGB")
+    return image.convert("L" if image.mode in ("1", "L") else "RGB")
