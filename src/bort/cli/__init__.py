@@ -28,6 +28,7 @@ def main() -> None:
     from bort.cli.recipes import recipes, show
     from bort.cli.report import figures, report
     from bort.cli.reproduce import reproduce, results
+    from bort.cli.serve import serve
 
     def train_help() -> None:
         """Train a recipe into a run's folder, or go on with one; `bort train --help`."""
@@ -42,6 +43,7 @@ def main() -> None:
         "report": report,
         "reproduce": reproduce,
         "results": results,
+        "serve": serve,
         "show": tyro.conf.configure(tyro.conf.PositionalRequiredArgs)(show),
         "train": train_help,
     }

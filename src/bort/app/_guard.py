@@ -1,0 +1,62 @@
+"""Who may talk to the server: only pages that it served itself, and only with the token where one is asked for."""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+
+Next = Callable[[Request], Awaitable[Response]]
+
+_POLICY: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
+    "form-action 'none'; frame-ancestors 'none'; base-uri 'none'"
+)
+_HEADERS: Final = {
+    "Content-Security-Policy": _POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+
+
+class Guard:
+    """Host, Origin and token of every request; headers of every answer.
+
+    A page of another site can make a browser ask us for anything. It cannot choose the Host it asks (a name that leads here
+    by DNS rebinding is not ours), and its Origin is its own.
+    """
+
+    def __init__(self, hosts: tuple[str, ...], token: str | None = None) -> None:
+        self._hosts, self._token = frozenset(hosts), token
+
+    async def __call__(self, request: Request, call_next: Next) -> Response:
+        refusal = self._refusal(request)
+        response = PlainTextResponse(refusal, status_code=403) if refusal else await call_next(request)
+        for name, value in _HEADERS.items():
+            response.headers.setdefault(name, value)
+        if not refusal and self._token and request.query_params.get("token"):
+            response.set_cookie("token", self._token, httponly=True, samesite="strict")
+        return response
+
+    def _refusal(self, request: Request) -> str:
+        host = request.headers.get("host", "")
+        if host not in self._hosts:
+            return f"This server is not called {host!r}. Open the address that it printed."
+        origin = request.headers.get("origin")
+        if origin is not None and origin.removeprefix("http://") not in self._hosts:
+            return f"Requests from {origin!r} are not taken."
+        if self._token is None:
+            return ""
+        given = request.query_params.get("token") or request.cookies.get("token") or ""
+        return (
+            ""
+            if hmac.compare_digest(given, self._token)
+            else "Open the address with the token that the server printed."
+        )

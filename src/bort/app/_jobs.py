@@ -1,0 +1,113 @@
+"""Slow work beside the page: a bounded queue, one worker, progress, cancelling, and a limit of time."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from queue import Full, Queue
+from typing import Any, Literal
+
+from bort.explain import Cancelled, Progress
+
+State = Literal["waiting", "running", "done", "failed", "cancelled"]
+Work = Callable[[Progress], Any]
+
+
+class Busy(Exception):
+    """The queue is full."""
+
+
+@dataclass
+class Job:
+    key: str
+    """What it computes: asked for twice, it is done once."""
+    work: Work = field(repr=False)
+    name: str = field(default_factory=lambda: secrets.token_urlsafe(9))
+    state: State = "waiting"
+    done: int = 0
+    total: int = 0
+    message: str = ""
+    result: Any = field(default=None, repr=False)
+    cancelled: threading.Event = field(default_factory=threading.Event, repr=False)
+    finished: threading.Event = field(default_factory=threading.Event, repr=False)
+
+
+class Jobs:
+    """A worker thread and the jobs it has to do; the last ``keep`` results stay."""
+
+    def __init__(self, waiting: int = 8, keep: int = 64, seconds: float = 300.0) -> None:
+        self._queue: Queue[Job | None] = Queue(waiting)
+        self._jobs: OrderedDict[str, Job] = OrderedDict()
+        self._keep, self._seconds = keep, seconds
+        self._lock = threading.Lock()
+        self._thread = threading.Thread(target=self._run, name="bort-jobs", daemon=True)
+        self._thread.start()
+
+    def start(self, key: str, work: Work) -> Job:
+        """The job of that key: the one there is, unless it failed or was cancelled, or a new one. Busy if too many wait."""
+        with self._lock:
+            for job in self._jobs.values():
+                if job.key == key and job.state in ("waiting", "running", "done"):
+                    return job
+            job = Job(key, work)
+            try:
+                self._queue.put_nowait(job)
+            except Full:
+                raise Busy(f"{self._queue.maxsize} calculations are waiting already; try again in a moment.") from None
+            self._jobs[job.name] = job
+            self._forget()
+            return job
+
+    def get(self, name: str) -> Job | None:
+        with self._lock:
+            return self._jobs.get(name)
+
+    def cancel(self, name: str) -> Job | None:
+        job = self.get(name)
+        if job is not None and job.state in ("waiting", "running"):
+            job.cancelled.set()
+            if job.state == "waiting":
+                job.state = "cancelled"
+                job.finished.set()
+        return job
+
+    def close(self) -> None:
+        with self._lock:
+            for job in self._jobs.values():
+                job.cancelled.set()
+        self._queue.put(None)
+        self._thread.join(timeout=5)
+
+    def _run(self) -> None:
+        while (job := self._queue.get()) is not None:
+            if not job.cancelled.is_set():
+                self._do(job)
+            job.finished.set()
+
+    def _do(self, job: Job) -> None:
+        job.state = "running"
+        until = time.monotonic() + self._seconds
+
+        def progress(done: int, total: int) -> None:
+            job.done, job.total = done, total
+            if job.cancelled.is_set():
+                raise Cancelled
+            if time.monotonic() > until:
+                raise TimeoutError(f"It took longer than {self._seconds:.0f} seconds and was stopped.")
+
+        try:
+            job.result = job.work(progress)
+            job.state = "done"
+        except Cancelled:
+            job.state = "cancelled"
+        except Exception as error:  # a message for the page, never a trace
+            job.state, job.message = "failed", str(error) or type(error).__name__
+
+    def _forget(self) -> None:
+        ended = [name for name, job in self._jobs.items() if job.state not in ("waiting", "running")]
+        for name in ended[: max(0, len(self._jobs) - self._keep)]:
+            del self._jobs[name]
