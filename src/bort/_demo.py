@@ -8,11 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
+from rich.markup import escape
 
 from bort import train
 from bort.cli._progress import working
 from bort.measure import compare
-from bort.report import Amount, Subject, make, subjects
+from bort.report import FIGURES, Amount, make, subjects
+from bort.report._subject import number
+from bort.train._run import recipe_of
 
 NAMES = {"SGD": "mnist5k-acnn-small-sgd", "Bort-S": "mnist5k-acnn-small-bort-s"}
 AMOUNT = Amount(evaluated=16, masks=500)
@@ -32,7 +35,7 @@ def run(out: Path, epochs: int | None, seed: int, *, fresh: bool, amount: Amount
     console.print(f"  Bort-S  bort.BortS(model.parameters(), {settings}, constraint={optim.constraint})\n")
     for step, (name, recipe_name) in enumerate(NAMES.items(), 1):
         recipe = train.recipes.get(recipe_name)
-        recipe = replace(recipe, name=name, epochs=epochs or recipe.epochs, seed=seed, paper=None)
+        recipe = replace(recipe, name=name, epochs=recipe.epochs if epochs is None else epochs, seed=seed, paper=None)
         console.print(f"[bold]{step} of 3[/]  training with {name}")
         try:
             found = train.fit(recipe, out / name)
@@ -43,7 +46,7 @@ def run(out: Path, epochs: int | None, seed: int, *, fresh: bool, amount: Amount
     report = out / "report.html"
     looked = subjects([out / name for name in NAMES], amount)
     if _is_up_to_date(report, out):
-        console.print(f"[bold]3 of 3[/]  the report is there already: {report}\n")
+        console.print(f"[bold]3 of 3[/]  the report is there already: {escape(str(report))}\n")
     else:
         console.print("[bold]3 of 3[/]  opening both networks: about a minute\n")
         with working() as say:
@@ -52,14 +55,8 @@ def run(out: Path, epochs: int | None, seed: int, *, fresh: bool, amount: Amount
         for name, why in made.missing.items():
             console.print(f"{name} is left out: {why}")
     print(compare({subject.name: subject.audit for subject in looked}))
-    ends = "; ".join(f"{s.name}: {s.run.accuracy:.1%} / ratio {mean_ratio(s):.2f}" for s in reversed(looked))
-    console.print(f"\n{ends}; report: {report}", style="bold")
-
-
-def mean_ratio(subject: Subject) -> float:
-    """Of the layers: the part of its input that a layer loses."""
-    ratios = [layer.ratio for layer in subject.audit if layer.ratio is not None]
-    return sum(ratios) / len(ratios)
+    ends = "; ".join(f"{s.name}: {s.run.accuracy:.1%} / ratio {number(s.mean_ratio)}" for s in reversed(looked))
+    console.print(f"\n{ends}; report: {report}", style="bold", markup=False)
 
 
 def _is_up_to_date(report: Path, out: Path) -> bool:
@@ -68,12 +65,26 @@ def _is_up_to_date(report: Path, out: Path) -> bool:
 
 
 def _sweep(out: Path) -> None:
-    """Only what a demo has written."""
+    """Only what a demo has written: looked at first, removed when all of it is known to be that."""
     for name in NAMES:
-        if (out / name / "recipe.json").exists():
-            shutil.rmtree(out / name)
-    (out / "report.html").unlink(missing_ok=True)
-    shutil.rmtree(out / "report-figures", ignore_errors=True)
+        folder = out / name
+        if not folder.exists():
+            continue
+        parts = {"checkpoints", "environment.json", "history.jsonl", "lock", "recipe.json", "recipe.writing"}
+        is_ours = {entry.name for entry in folder.iterdir()} <= parts
+        if (folder / "recipe.json").exists():
+            is_ours = is_ours and recipe_of(folder).name == name
+        if not is_ours:
+            raise ValueError(f"{folder} is not a run of the demo alone, so it is left as it is: choose another --out")
+    report = out / "report.html"
+    if report.exists() and b"Made by bort" not in report.read_bytes():
+        raise ValueError(f"{report} is not a report of bort's, so it is left as it is: choose another --out")
+    for name in NAMES:
+        shutil.rmtree(out / name, ignore_errors=True)
+    report.unlink(missing_ok=True)
+    for figure in FIGURES:
+        for ending in (".png", ".svg"):
+            (out / "report-figures" / f"{figure}{ending}").unlink(missing_ok=True)
 
 
 def main(out: Path, epochs: int | None, seed: int, *, fresh: bool) -> None:

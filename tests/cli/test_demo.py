@@ -1,5 +1,6 @@
 """`bort demo`: the whole path in small, twice, and what stopping it leaves."""
 
+import json
 import re
 import signal
 import subprocess
@@ -50,6 +51,29 @@ def test_the_whole_path_and_again(narrow, tmp_path, capsys):
     _demo.run(tmp_path, 1, 1, fresh=True, amount=SMALL)
     assert page.stat().st_mtime_ns > before
     assert (tmp_path / "mine.txt").exists()
+
+
+def test_fresh_touches_only_what_a_demo_has_written(tmp_path):
+    ours = tmp_path / "Bort-S"
+    (ours / "checkpoints").mkdir(parents=True)
+    recipe = train.recipes.get("mnist5k-lenet-sgd")
+    (tmp_path / "SGD").mkdir()
+    (tmp_path / "SGD" / "recipe.json").write_text(json.dumps(recipe.to_dict()))
+    with pytest.raises(ValueError, match="SGD is not a run of the demo alone"):
+        _demo._sweep(tmp_path)
+    assert ours.exists(), "nothing is removed before all is known"
+    (tmp_path / "SGD" / "recipe.json").unlink()
+    (tmp_path / "report.html").write_text("my own page")
+    with pytest.raises(ValueError, match=r"report\.html is not a report of bort's"):
+        _demo._sweep(tmp_path)
+    (tmp_path / "report.html").write_text("Made by bort 0.1.0")
+    (tmp_path / "report-figures").mkdir()
+    (tmp_path / "report-figures" / "mine.png").touch()
+    _demo._sweep(tmp_path)
+    assert sorted(str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*")) == [
+        "report-figures",
+        "report-figures/mine.png",
+    ]
 
 
 def test_stopped_in_the_first_training(narrow, tmp_path, monkeypatch, capsys):

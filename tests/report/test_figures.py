@@ -91,7 +91,7 @@ def vit(recipe):
 )
 def test_runs_of_all_kinds(kind, missing, tmp_path, monkeypatch):
     """A report comes out, with the parts that make sense."""
-    from tests.report.conftest import network
+    from tests.pages import network
 
     recipe, build, data = replace(RECIPE, epochs=1), network, dataset
     if kind == "colour":
@@ -123,6 +123,7 @@ def test_runs_of_all_kinds(kind, missing, tmp_path, monkeypatch):
     files = made.write(tmp_path / "report.html")
     assert len(files) == 1 + 2 * (len(FIGURES) - len(missing))
     page = files[0].read_text()
+    assert 'id="audit"' in page
     for name, why in made.missing.items():
         assert f"<li>{name}: " in page
         assert len(why) > 10
@@ -167,8 +168,54 @@ def test_figures_by_name(runs, tmp_path, monkeypatch, capsys):
     with Image.open(tmp_path / "ratio.png") as image:
         assert image.size[0] > 400
     assert "fig:2_1_recon" in capsys.readouterr().out
+    with pytest.raises(SystemExit, match="name a figure: all, training"):
+        bort("--runs", runs[0])
     with pytest.raises(SystemExit, match="no figure is called 'rato'; there are ratio"):
         bort("rato", "--runs", runs[0])
+
+
+def test_curves_lie_within_their_panels(runs):
+    figure = draw("deletion", subjects(runs, AMOUNT)).figure
+    for cell in figure.axes:
+        low, high = cell.get_ylim()
+        for line in cell.get_lines():
+            assert low <= min(line.get_ydata()) <= max(line.get_ydata()) <= high
+
+
+def test_fewer_evaluated_than_shown(runs):
+    few = subjects(runs[:1], replace(AMOUNT, evaluated=1))
+    assert len(draw("saliency", few).figure.axes) == 7, "one image and six maps"
+
+
+@pytest.mark.parametrize("name", ["cost$\\alpha$x", "a$\\bad$", "_run", "a#24292f", 'x id="y" z', "<b>&"])
+def test_names_are_names(runs, tmp_path, name):
+    """Whatever TeX, matplotlib, SVG or our own substitutions would read into them."""
+    from html import escape
+
+    from bort.report._page import _inline
+
+    shutil.copytree(runs[0], tmp_path / name)
+    shutil.copytree(runs[1], tmp_path / "other")
+    svg = _inline(draw("ratio", subjects([tmp_path / name, tmp_path / "other"], AMOUNT)), 0)
+    assert escape(name, quote=False) in svg.replace("\u200b", "").replace("&quot;", '"')
+
+
+def test_a_diverged_run_is_named(runs, tmp_path, monkeypatch):
+    real = train.load
+
+    def diverged(path):
+        run = real(path)
+        torch.nn.init.constant_(run.model.conv2.weight, torch.nan)
+        return run
+
+    monkeypatch.setattr("bort.report._subject.train.load", diverged)
+    with pytest.raises(ValueError, match=r"plain has diverged: conv2\.weight has NaN"):
+        subjects(runs[:1])
+
+
+def test_amounts():
+    with pytest.raises(ValueError, match="measured=-3: must be 1 or more"):
+        Amount(measured=-3)
 
 
 def test_the_same_figure_is_the_same_file(runs):

@@ -13,7 +13,7 @@ AMOUNT = Amount(shown=3, measured=12, evaluated=3, masks=20, features=8, pairs=1
 @pytest.fixture(scope="module")
 def page(runs, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
-        from tests.report.conftest import network
+        from tests.pages import network
 
         patch.setattr("bort.train._run.build", network)
         seen = []

@@ -1,6 +1,7 @@
 """`bort reproduce --quick` as typed, in smaller still; what is there is not run again; what fails stays in the table."""
 
 import json
+import shutil
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -88,10 +89,17 @@ def test_a_table_and_again(bort, tmp_path, capsys):
 def test_the_others(bort, tmp_path, table):
     bort("reproduce", table, "--quick", "--device", "cpu")
     text = (tmp_path / "results/quick/RESULTS.md").read_text()
-    assert text.count("## ") >= 1
-    assert "mnist5k" in text
-    for file in (tmp_path / "results/quick" / table).glob("*.json"):
-        assert json.loads(file.read_text())["failed"] == ""
+    files = sorted((tmp_path / "results/quick" / table).glob("*.json"))
+    assert len(files) == len(PLANS[table].jobs(True, (0,)))
+    for file in files:
+        result = json.loads(file.read_text())
+        assert result["failed"] == ""
+        assert f"({table}/{file.name})" in text, "every figure can be traced"
+        shown = {
+            "table3": lambda m: f"{m['methods']['sat']['relative deletion'][0]:.3f}",
+            "figures": lambda m: f"{m['layers'][0]['ratio']:.2f}",
+        }.get(table, lambda m: f"{100 * m['accuracy']:.2f}")(result["metrics"])
+        assert shown in text
 
 
 def test_stopped_and_gone_on(bort, tmp_path, monkeypatch, capsys):
@@ -109,15 +117,19 @@ def test_stopped_and_gone_on(bort, tmp_path, monkeypatch, capsys):
     assert "going on after step 2" in capsys.readouterr().out
 
 
-def test_a_run_that_diverges_stays_in_the_table(bort, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [("table1", "– (n = 0, 1 failed)"), ("table3", "failed, the loss"), ("figures", "failed, the loss")],
+)
+def test_a_run_that_diverges_stays_in_the_table(bort, tmp_path, monkeypatch, table, said):
     def diverge(recipe, out, how):
         raise train.NotFinite("the loss is nan at step 7")
 
     monkeypatch.setattr("bort.reproduce._plan.train.fit", diverge)
-    bort("reproduce", "table1", "--quick", "--only", "lenet-sgd")
-    result = json.loads((tmp_path / "results/quick/table1/mnist5k-lenet-sgd-seed0.json").read_text())
+    bort("reproduce", table, "--quick", "--only", "lenet-sgd")
+    result = json.loads((tmp_path / f"results/quick/{table}/mnist5k-lenet-sgd-seed0.json").read_text())
     assert result["failed"] == "the loss is nan at step 7"
-    assert "– (n = 0, 1 failed)" in (tmp_path / "results/quick/RESULTS.md").read_text()
+    assert said in (tmp_path / "results/quick/RESULTS.md").read_text()
 
 
 def test_mistakes(bort, tmp_path):
@@ -139,6 +151,30 @@ def test_the_plans_are_the_papers():
     for plan in PLANS.values():
         names = [job.name for job in plan.jobs(False, (0, 1))]
         assert len(names) == len(set(names))
+
+
+def test_several_seeds_are_averaged(tmp_path):
+    for name in ("table3", "lenet"):
+        shutil.copytree(REPOSITORY / "results" / name, tmp_path / name)
+    for file in (*tmp_path.glob("table3/mnist*"), *tmp_path.glob("lenet/mnist-lenet-relu-max-momentum0-raw-*")):
+        other = json.loads(file.read_text()) | {"seed": 1}
+        other["metrics"]["accuracy"] = 0.0
+        for method in other["metrics"].get("methods", {}).values():
+            method["relative deletion"] = [9.0, 0.0]
+        file.with_name(file.name.replace("seed0", "seed1")).write_text(json.dumps(other))
+    first = json.loads((tmp_path / "table3/mnist-acnn-small-sgd-seed0.json").read_text())
+    area = first["metrics"]["methods"]["sat"]["relative deletion"][0]
+    text = results(tmp_path)
+    assert f"| mnist-acnn-small | sat | {(area + 9) / 2:.3f} |" in text
+    assert "(n = 2)" in text
+
+
+def test_a_seed_of_ones_own(bort, tmp_path):
+    bort("reproduce", "table1", "--quick", "--only", "lenet-sgd", "--seeds", 5, "--device", "cpu")
+    result = json.loads((tmp_path / "results/quick/table1/mnist5k-lenet-sgd-seed5.json").read_text())
+    assert result["command"] == "bort reproduce table1 --only mnist5k-lenet-sgd-seed5 --quick --seeds 5"
+    with pytest.raises(SystemExit, match="table2 has no quick form"):
+        bort("reproduce", "table2", "--quick")
 
 
 def test_means_and_verdicts():

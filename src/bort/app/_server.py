@@ -14,6 +14,7 @@ import torch
 from fastapi import FastAPI, HTTPException, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException as StarletteException
 from starlette.middleware.base import BaseHTTPMiddleware
 from starlette.middleware.gzip import GZipMiddleware
 
@@ -257,7 +258,7 @@ def _errors(app: FastAPI) -> None:
         (Unknown, 404),
         (Refused, 400),
         (Busy, 503),
-        (HTTPException, 400),
+        (StarletteException, 400),
         (ValueError, 400),
         (torch.OutOfMemoryError, 503),
         (Exception, 500),

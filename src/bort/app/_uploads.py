@@ -6,6 +6,8 @@ import io
 import warnings
 from typing import TYPE_CHECKING, Final
 
+from bort.train._view import eight_bits
+
 if TYPE_CHECKING:
     from PIL.Image import Image
 
@@ -42,7 +44,7 @@ def decode(content: bytes) -> Image:
                     )
                 opened.seek(0)  # the first picture of an animation
                 opened.load()
-                return _eight_bits(ImageOps.exif_transpose(opened))
+                return eight_bits(ImageOps.exif_transpose(opened))
     except Refused:
         raise
     except images.DecompressionBombError:
@@ -51,15 +53,3 @@ def decode(content: bytes) -> Image:
         raise Refused("This is not an image that can be read (PNG, JPEG, WebP, BMP, GIF or TIFF).") from None
     except Exception as error:  # damaged files make decoders throw anything
         raise Refused(f"The image is damaged or cut off: {error}.") from None
-
-
-def _eight_bits(image: Image) -> Image:
-    if image.mode.startswith("I"):  # 16 bits of grey: Pillow would cut them off at 255
-        return image.point(lambda value: value / 257).convert("L")
-    if image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info:
-        from PIL import Image as images
-
-        solid = image.convert("RGBA")
-        white = images.new("RGBA", solid.size, (255, 255, 255, 255))
-        return images.alpha_composite(white, solid).convert("RGB")
-    return image.convert("L" if image.mode in ("1", "L") else "RGB")

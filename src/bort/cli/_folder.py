@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
+import shutil
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +18,7 @@ _MANIFEST = "manifest.json"
 
 class Written:
     """Files of one call, to be entered. Those that an earlier call wrote into the folder go; files of anybody else stay, and
-    are not overwritten. If the call fails, its files go."""
+    are not overwritten. If the call fails, everything is as it was."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -27,30 +30,30 @@ class Written:
             raise ValueError(f"{before} is not a manifest of bort's: choose another folder with --out") from error
         self._made_folder = not folder.exists()
         folder.mkdir(parents=True, exist_ok=True)
+        self._scratch = Path(tempfile.mkdtemp(prefix=".writing-", dir=folder))
 
     def __enter__(self) -> Written:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None:
-            return
-        for name in set(self.files) - self._ours:
-            (self.folder / name).unlink(missing_ok=True)
+    def __exit__(self, *_: object) -> None:
+        shutil.rmtree(self._scratch, ignore_errors=True)
         if self._made_folder:
             with contextlib.suppress(OSError):
-                self.folder.rmdir()
+                self.folder.rmdir()  # empty: the call has failed
 
     def add(self, name: str, content: bytes) -> None:
         if name in self.files:
             raise ValueError(f"two images would be written as {name}: rename one of them")
         if name not in self._ours and (self.folder / name).exists():
             raise ValueError(f"{self.folder / name} is there already and not bort's: choose another folder with --out")
-        write_whole(self.folder / name, content)
+        write_whole(self._scratch / name, content)
         self.files.append(name)
 
     def close(self, seed: int, **facts: Any) -> Path:
         """The manifest, and away with what an earlier call has left."""
         manifest = self.folder / _MANIFEST
+        for name in self.files:
+            os.replace(self._scratch / name, self.folder / name)
         whole = facts | {"files": self.files} | describe(seed)
         write_whole(manifest, json.dumps(whole, indent=2, ensure_ascii=False) + "\n")
         for name in self._ours - set(self.files):

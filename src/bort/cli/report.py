@@ -82,6 +82,8 @@ def figures(
     from bort.report._style import to_png, to_svg
 
     try:
+        if not names:
+            raise ValueError(f"name a figure: all, {', '.join(FIGURES)}")
         wanted = list(FIGURES) if names == ("all",) else [resolve(name) for name in names]
         found = subjects(list(runs), Amount(shown, measured, evaluated, masks, features), device, data_root)
         out.mkdir(parents=True, exist_ok=True)

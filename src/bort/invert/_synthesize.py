@@ -45,6 +45,11 @@ class Synthesis:
     """(N,): correlation of the image with source and target."""
 
     @property
+    def pairs(self) -> int:
+        """How many of them the classifier takes for two classes."""
+        return int((self.source_classes != self.target_classes).sum())
+
+    @property
     def map_success(self) -> float:
         """Part of the pairs of two classes whose map is taken for the target's class; nan without such a pair."""
         return self._success(self.map_verdicts)

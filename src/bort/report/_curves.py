@@ -10,7 +10,7 @@ from bort import explain
 from bort.measure import Evaluation
 from bort.measure._deletion import Score
 from bort.report._illustration import Illustration
-from bort.report._style import MUTED, colour, panels, style
+from bort.report._style import MUTED, colour, legend, panels, style
 from bort.report._subject import Missing, Say, Subject
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def training(subjects: list[Subject]) -> Illustration:
                 if known:
                     epochs, values = zip(*known, strict=True)
                     marker = "o" if len(known) == 1 else None
-                    cell.plot(epochs, values, color=colour(number), marker=marker, label=subject.name)
+                    cell.plot(epochs, values, color=colour(number), marker=marker, label=legend(subject.name))
             cell.set_title(title)
             cell.set_xlabel("epoch")
             cell.xaxis.set_major_locator(MaxNLocator(6, integer=True))
@@ -62,14 +62,17 @@ def deletion(subjects: list[Subject], say: Say | None = None) -> Illustration:
     words = []
     for name, each in found.items():
         gains = {m: e.scores["relative"].means[1] - e.scores["relative"].means[0] for m, e in each.items()}
-        best = max(gains, key=lambda method: gains[method])
-        words.append(f"for {name} insertion is furthest above deletion with {best} ({gains[best]:.2f})")
+        known = {method: gain for method, gain in gains.items() if math.isfinite(gain)}
+        if known:
+            best = max(known, key=lambda method: known[method])
+            words.append(f"for {name} insertion less deletion is largest with {best} ({known[best]:.2f})")
     return Illustration(
         "deletion",
         "Deletion and insertion",
         "tab:insertion_deletion",
         "The class's logit, relative to the clean image's, as the most salient pixels are taken away (solid: should fall "
-        f"early) or put into an empty image (dashed: should rise early). {_capital('; '.join(words))}.",
+        "early) or put into an empty image (dashed: should rise early). "
+        f"{_capital('; '.join(words) or 'no area is a number')}.",
         "Deletion and insertion curves of each saliency method, a colour a run",
         curves(found),
     )
@@ -83,6 +86,8 @@ def curves(evaluations: Mapping[str, Mapping[str, Evaluation]], score: Score = "
         figure, axes = panels(math.ceil(len(methods) / columns), columns, 270, 210)
         cells = [cell for row in axes for cell in row]
         for cell, method in zip(cells, methods, strict=False):
+            if cell is not cells[0]:
+                cell.sharey(cells[0])  # before anything is drawn: later it would take the first one's limits
             for number, (run, found) in enumerate(evaluations.items()):
                 if method not in found:
                     continue
@@ -92,12 +97,11 @@ def curves(evaluations: Mapping[str, Mapping[str, Evaluation]], score: Score = "
                 deleted, inserted = (
                     c.double().mean(dim=0).tolist() for c in (both.deletion_curves, both.insertion_curves)
                 )
-                cell.plot(part, deleted, color=colour(number), label=run)
+                cell.plot(part, deleted, color=colour(number), label=legend(run))
                 cell.plot(part, inserted, color=colour(number), linestyle=(0, (4, 2)))
             cell.set_title(method)
             cell.set_xlim(0, 100)
             cell.axhline(0, color=MUTED, linewidth=0.6)
-            cell.sharey(cells[0])
         for cell in cells[len(methods) :]:
             cell.remove()
         for cell in (row[0] for row in axes):

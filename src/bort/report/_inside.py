@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 import torch
 
 from bort.report._illustration import Illustration
-from bort.report._style import MUTED, colour, panels, style
-from bort.report._subject import Missing, Subject
+from bort.report._style import MUTED, colour, legend, panels, style
+from bort.report._subject import Missing, Subject, number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -29,10 +28,10 @@ def gram(subjects: list[Subject]) -> Illustration:
             low, high = min(*ends, wanted), max(*ends, wanted)
             margin = 0.05 * (high - low) or 0.1
             edges = torch.linspace(low - margin, high + margin, 81)
-            for number, (name, found) in enumerate(values.items()):
+            for place, (name, found) in enumerate(values.items()):
                 counts = torch.histc(found.float(), 80, edges[0].item(), edges[-1].item())
                 cell.stairs(
-                    (counts / len(found)).numpy(), edges.numpy(), color=colour(number), linewidth=1.5, label=name
+                    (counts / len(found)).numpy(), edges.numpy(), color=colour(place), linewidth=1.5, label=legend(name)
                 )
             cell.axvline(wanted, color=MUTED, linewidth=0.8, linestyle=(0, (2, 2)))
             cell.set_yscale("log")
@@ -59,17 +58,17 @@ def sigma(subjects: list[Subject]) -> Illustration:
     with style():
         names = _layers(subjects)
         figure, ((cell,),) = panels(1, 1, max(420, 70 + 24 * len(names) * len(subjects)), 280)
-        for number, subject in enumerate(subjects):
+        for place, subject in enumerate(subjects):
             audit = {layer.name: layer for layer in subject.audit}
-            places = [_place(i, number, len(subjects)) for i, name in enumerate(names) if name in audit]
+            places = [_place(i, place, len(subjects)) for i, name in enumerate(names) if name in audit]
             ranges = [audit[name].sigma for name in names if name in audit]
             cell.vlines(
                 places,
                 [r[0] for r in ranges],
                 [r[1] for r in ranges],
-                color=colour(number),
+                color=colour(place),
                 linewidth=4,
-                label=subject.name,
+                label=legend(subject.name),
             )
         cell.axhline(1, color=MUTED, linewidth=0.8, linestyle=(0, (2, 2)))
         cell.set_ylim(bottom=0)
@@ -100,30 +99,28 @@ def ratio(subjects: list[Subject]) -> Illustration:
         names = _layers(subjects)
         figure, ((cell,),) = panels(1, 1, max(420, 70 + 24 * len(names) * len(subjects)), 280)
         width = 0.8 / len(subjects)
-        floors = {layer.name: layer.floor for s in subjects for layer in s.audit}
-        for number, subject in enumerate(subjects):
+        every = [{layer.name: layer.floor for layer in s.audit} for s in subjects]
+        floors = {n: every[0].get(n, 0.0) if len({e.get(n) for e in every}) == 1 else 0.0 for n in names}
+        for place, subject in enumerate(subjects):
             ratios = {layer.name: layer.ratio for layer in subject.audit if layer.ratio is not None}
-            places = [_place(i, number, len(subjects)) for i, name in enumerate(names) if name in ratios]
+            places = [_place(i, place, len(subjects)) for i, name in enumerate(names) if name in ratios]
             heights = [ratios[name] for name in names if name in ratios]
-            cell.bar(places, heights, width, color=colour(number), label=subject.name)
-        # A floor above the highest bar says nothing about these layers.
+            cell.bar(places, heights, width, color=colour(place), label=legend(subject.name))
+        # Where two networks of other shapes share a layer's name, there is no one floor.
         for i, name in enumerate(names):
             if floors[name]:
                 cell.hlines(floors[name], i - 0.45, i + 0.45, color=MUTED, linewidth=1, linestyle=(0, (2, 2)))
         cell.set_ylabel("‖z − Wᵀ(Wz)‖ ÷ ‖z‖")
         _name_layers(cell, names)
         cell.legend()
-    means = {}
-    for subject in subjects:
-        known = [layer.ratio for layer in subject.audit if layer.ratio is not None and math.isfinite(layer.ratio)]
-        means[subject.name] = sum(known) / len(known) if known else math.nan
-    wide = sum(1 for name in names if floors[name])
+    means = {subject.name: subject.mean_ratio for subject in subjects}
+    wide = len({layer.name for s in subjects for layer in s.audit if layer.floor})
     return Illustration(
         "ratio",
         "Reconstruction ratio, layer by layer",
         "fig:1_3_recon_ratio",
         "The part of a layer's input that Wᵀ(Wz) fails to bring back: 0 is perfect, above 1 it is worse than nothing. Mean "
-        f"over the layers: {', '.join(f'{name} {mean:.2f}' for name, mean in means.items())}. {wide} of {len(names)} layers "
+        f"over the layers: {', '.join(f'{n} {number(mean)}' for n, mean in means.items())}. {wide} of {len(names)} layers "
         "are wide and lose a part of their input whatever is done; dotted: how much of one without preferred directions.",
         "Bars of the reconstruction ratio of each layer, one for each run",
         figure,

@@ -31,6 +31,9 @@ class Report:
         """The page, and NAME-figures/ beside it; whole files only."""
         folder = file.with_name(f"{file.stem}-figures")
         folder.mkdir(parents=True, exist_ok=True)
+        for old in FIGURES:  # of an earlier report: not what this page shows
+            for ending in (".png", ".svg"):
+                (folder / f"{old}{ending}").unlink(missing_ok=True)
         written = []
         for each in self.illustrations:
             for ending, content in ((".png", to_png(each.figure)), (".svg", _alone(to_svg(each.figure)))):
@@ -62,14 +65,15 @@ def _page(subjects: list[Subject], illustrations: list[Illustration], missing: d
     sections = [
         ("how", "What was trained and how", _section("how", "What was trained and how", "", _tables.how(subjects)))
     ]
+    audit = ("audit", "The audit", _audit(subjects))
     for number, each in enumerate(illustrations):
+        if each.name != "training" and audit not in sections:
+            sections.append(audit)
         extra = ""
         if each.name == "deletion":
             extra = _tables.deletion(subjects, explain.names())
         body = f"<figure>{_inline(each, number)}</figure>{extra}"
         sections.append((each.name, each.title, _section(each.name, each.title, each.paper, body, each.look)))
-        if each.name == "training":
-            sections.append(("audit", "The audit", _audit(subjects)))
     facts = describe(recipe.seed)
     torch = facts["versions"]["torch"]
     where = f"bort {__version__}, commit {facts['commit']}, {facts['hardware']}, torch {torch}, {facts['date']}"
@@ -89,7 +93,7 @@ def _page(subjects: list[Subject], illustrations: list[Illustration], missing: d
 <body>
 <header>
 <h1>{escape(title)}</h1>
-<p>{escape(recipe.net.name)} on {escape(recipe.data.name)}</p>
+<p>{escape(" and ".join(dict.fromkeys(s.run.recipe.net.name for s in subjects)))} on {escape(recipe.data.name)}</p>
 <ul class="ends">{"".join(_end(subject) for subject in subjects)}</ul>
 <nav aria-label="Contents">{links}</nav>
 </header>
@@ -97,8 +101,8 @@ def _page(subjects: list[Subject], illustrations: list[Illustration], missing: d
 {"".join(section for _, _, section in sections)}
 {f'<section id="missing"><h2>Not shown</h2><ul>{left_out}</ul></section>' if left_out else ""}
 </main>
-<footer><p>Made by {escape(where)}. Figures belong to the runs' newest checkpoints; test images are drawn evenly from the test
-set.</p></footer>
+<footer><p>Made by {escape(where)}. Figures belong to the runs' newest checkpoints; test images, where there are any,
+are drawn evenly from the test set.</p></footer>
 </body>
 </html>
 """
@@ -107,8 +111,7 @@ set.</p></footer>
 def _end(subject: Subject) -> str:
     run = subject.run
     accuracy = "–" if run.accuracy is None else f"{run.accuracy:.1%}"
-    known = [layer.ratio for layer in subject.audit if layer.ratio is not None and layer.ratio == layer.ratio]
-    ratio = f"mean ratio {sum(known) / len(known):.2f}" if known else "no ratio without test images"
+    ratio = "no ratio without test images" if subject.mean_ratio is None else f"mean ratio {subject.mean_ratio:.2f}"
     return f"<li>{escape(subject.name)}<strong>{accuracy}</strong><span>{ratio}</span></li>"
 
 
@@ -131,11 +134,16 @@ def _section(name: str, title: str, paper: str, body: str, look: str = "") -> st
 def _inline(each: Illustration, number: int) -> str:
     """The SVG in the page's own colours, with a description, and with only those identifiers that it refers to."""
     svg = to_svg(each.figure)
-    for colour, variable in _VARIABLES.items():
-        svg = svg.replace(colour, variable)
     used = set(re.findall(r'(?:href="|url\()#([^")]+)', svg))
-    svg = re.sub(r' id="([^"]+)"', lambda m: f' id="f{number}-{m[1]}"' if m[1] in used else "", svg)
-    svg = re.sub(r'(href="|url\()#([^")]+)', rf"\1#f{number}-\2", svg)
+
+    def change(match: re.Match[str]) -> str:  # of a tag: names of runs stand between tags, and may be anything
+        tag = match[0]
+        for colour, variable in _VARIABLES.items():
+            tag = tag.replace(colour, variable)
+        tag = re.sub(r' id="([^"]+)"', lambda m: f' id="f{number}-{m[1]}"' if m[1] in used else "", tag)
+        return re.sub(r'(href="|url\()#([^")]+)', rf"\1#f{number}-\2", tag)
+
+    svg = re.sub(r"<[^>]+>", change, svg)
     # A style inside a page would hold for the whole page.
     svg = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>", "", svg, flags=re.DOTALL)
     svg = svg.replace("<svg ", f'<svg role="img" aria-label="{escape(each.alt)}" ', 1)

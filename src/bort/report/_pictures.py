@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import colorsys
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from bort.invert._similar import correlation
 from bort.report._illustration import Illustration
 from bort.report._images import Picture, overlay, picture, signal
 from bort.report._style import MUTED, panels, style
-from bort.report._subject import Missing, Say, Subject
+from bort.report._subject import Missing, Say, Subject, number
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -73,7 +74,7 @@ def saliency(subjects: list[Subject], say: Say | None = None) -> Illustration:
     """fig:2_2_saliency, all methods."""
     first = subjects[0]
     methods = explain.names()
-    count = min(first.amount.shown, 4)
+    count = min(first.amount.shown, 4, first.amount.evaluated)
     maps = {subject.name: subject.evaluate(methods, say) for subject in subjects}
     rows: list[Row] = []
     for n in range(min(count, len(first.images(count)))):
@@ -84,13 +85,17 @@ def saliency(subjects: list[Subject], say: Say | None = None) -> Illustration:
             found = ((method, maps[subject.name][method].maps[n]) for method in methods)
             shown += [(overlay(pixels, each), method if n == 0 else "") for method, each in found]
             rows.append((subject.name, shown))
-    k = min(first.amount.features, first.channels)
+    k = _list({s.name: str(min(s.amount.features, s.channels)) for s in subjects})
+    with torch.no_grad():
+        verdicts = torch.stack([subject.model(subject.images(count)).argmax(dim=1) for subject in subjects])
+    agree = int((verdicts == verdicts[0]).all(dim=0).sum())
+    together = f" The networks name the same class for {agree} of {verdicts.shape[1]}." if len(subjects) > 1 else ""
     return Illustration(
         "saliency",
         "Where the evidence is",
         "fig:2_2_saliency",
-        f"Bright: what counts for the class that the network names under the image (SAT with k = {k}: what excites its top "
-        "layer, whatever the class). Whether bright pixels are the ones that matter is measured below.",
+        f"Bright: what counts for the class that the network names under the image (SAT, k: {k}: what excites its top "
+        "layer, whatever the class). Whether bright pixels are the ones that matter is measured below." + together,
         "Saliency maps of all methods over the same test images, a row for each run",
         sheet(rows),
     )
@@ -125,11 +130,14 @@ def clusters(subjects: list[Subject], parts: int = 4) -> Illustration:
     first = subjects[0]
     count = first.amount.shown
     rows: list[Row] = [("input", [(picture(p), "") for p in first.view.pixels(first.images(count))])]
+    words = {}
     for subject in subjects:
         k = min(subject.amount.features, subject.channels)
         groups = min(parts, k)
         found = invert.decompose(subject.model, subject.images(count), subject.layer, k, clusters=groups)
         assert found.clusters is not None
+        sizes = torch.stack([(found.clusters == g).sum(dim=1) for g in range(groups)]).float().amax(dim=0)
+        words[f"{subject.name} ({k} channels, {groups} groups)"] = f"{sizes.mean() / k:.0%}"
         rows.append(
             (subject.name, [(_coloured(s, c, groups), "") for s, c in zip(found.signals, found.clusters, strict=True)])
         )
@@ -137,8 +145,8 @@ def clusters(subjects: list[Subject], parts: int = 4) -> Illustration:
         "clusters",
         "Parts that channels stand for",
         "fig:3_2_topk64_decom",
-        f"The signals of the {k} most salient channels, put in {groups} groups by K-Means on their shapes, a colour a "
-        "group: look whether a colour is one part of the image.",
+        "The signals of the most salient channels, put in groups by K-Means on their shapes, a colour a group: look whether "
+        f"a colour is one part of the image. The largest group has on average, {_list(words)} of them.",
         "Signals of salient channels, coloured by the group that K-Means puts them in",
         sheet(rows),
     )
@@ -163,15 +171,16 @@ def adversaries(subjects: list[Subject]) -> Illustration:
         images = subject.view.pixels(made.images[:count])
         rows.append((subject.name, [(picture(p), f"“{name}”") for p, name in zip(images, names, strict=True)]))
         words.append(
-            f"{subject.name} takes {_part(made.image_success)} of the images and {_part(made.map_success)} of the "
-            f"transplanted maps for the target's class; correlation with the source {made.source_similarity.mean():.2f}"
+            f"of the {made.pairs} pairs that {subject.name} tells apart, it takes {_part(made.image_success)} of the images "
+            f"and {_part(made.map_success)} of the transplanted maps for what it says of the target; correlation with the "
+            f"source {made.source_similarity.mean():.2f}"
         )
     return Illustration(
         "adversaries",
         "The target's features at the source's places",
         "fig:3_3_adversary",
-        "Made to look like the source and to be taken for the target; under each what the network says. Of "
-        f"{len(source)} pairs, {'; '.join(words)}.",
+        "Made to look like the source and to be taken for the target; under each what the network says. "
+        f"{_capital('; '.join(words))}.",
         "Source and target images above the synthesized ones, with the classifier's verdict under each",
         sheet(rows),
     )
@@ -204,12 +213,16 @@ def _coloured(signals: Tensor, groups: Tensor, count: int) -> Picture:
 
 
 def _part(value: float) -> str:
-    return "none" if value != value else f"{value:.0%}"
+    return "none (not defined)" if value != value else f"{value:.0%}"
 
 
 def _layer(subjects: list[Subject]) -> str:
     return " and ".join(dict.fromkeys(subject.layer for subject in subjects))
 
 
-def _list(values: dict[str, float]) -> str:
-    return ", ".join(f"{name} {value:.2f}" for name, value in values.items())
+def _list(values: Mapping[str, float | str]) -> str:
+    return ", ".join(f"{n} {v if isinstance(v, str) else number(v)}" for n, v in values.items())
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]

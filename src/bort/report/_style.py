@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 INK, MUTED, GRID = "#24292f", "#6b7280", "#d5dae0"
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")  # Okabe and Ito's
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#b07800", "#3a8fc4")  # Okabe and Ito's, the last two darker
 INCH = 96.0
 
 _SETTINGS: Any = {
@@ -36,6 +36,7 @@ _SETTINGS: Any = {
     "grid.linewidth": 0.6,
     "lines.linewidth": 1.8,
     "legend.frameon": False,
+    "text.parse_math": False,  # names are names, whatever dollars are in them
     "svg.fonttype": "none",  # text stays text: it can be found, and it follows the page's colours
     "svg.hashsalt": "bort",  # the same figure is the same file
 }
@@ -58,6 +59,11 @@ def panels(rows: int, columns: int, width: float, height: float) -> tuple[Figure
     figure = Figure(figsize=(columns * width / INCH, rows * height / INCH), dpi=INCH, layout="constrained")
     found = figure.subplots(rows, columns, squeeze=False)
     return figure, [list(row) for row in found]
+
+
+def legend(name: str) -> str:
+    """A name for a legend: matplotlib leaves out those that begin with an underscore."""
+    return f"\u200b{name}" if name.startswith("_") else name
 
 
 def colour(number: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -42,6 +43,11 @@ class Amount:
     pairs: int = 64
     """of images, for adversaries"""
 
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if value < 1:
+                raise ValueError(f"{name}={value}: must be 1 or more")
+
 
 @dataclass
 class Subject:
@@ -63,7 +69,7 @@ class Subject:
     @cached_property
     def _test(self) -> tuple[Tensor, Tensor]:
         """Enough test images for everything, in an order in which any first few are of different classes."""
-        most = max(self.amount.measured, self.amount.evaluated, self.amount.pairs)
+        most = max(self.amount.measured, self.amount.evaluated, self.amount.pairs, self.amount.shown)
         try:
             images, labels = examples(self.run.recipe, most, self.data_root)
         except (OSError, ValueError) as error:
@@ -107,6 +113,12 @@ class Subject:
             return measure.audit(self.model)
         return measure.audit(self.model, x)
 
+    @property
+    def mean_ratio(self) -> float | None:
+        """Of the layers: the part of its input that a layer loses. None without test images."""
+        known = [layer.ratio for layer in self.audit if layer.ratio is not None and math.isfinite(layer.ratio)]
+        return sum(known) / len(known) if known else None
+
     @cached_property
     def grams(self) -> dict[str, measure.Gram]:
         return measure.gram(self.model, smaller=True)
@@ -128,6 +140,11 @@ class Subject:
         return self._evaluated
 
 
+def number(value: float | None) -> str:
+    """For a sentence."""
+    return "not measured" if value is None or not math.isfinite(value) else f"{value:.2f}"
+
+
 def subjects(
     folders: list[Path], amount: Amount | None = None, device: str = "cpu", data_root: Path | None = None
 ) -> list[Subject]:
@@ -140,6 +157,9 @@ def subjects(
             run = train.load(folder)
         except (OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
             raise ValueError(f"the run in {folder} cannot be read: {error}") from error
+        bad = next((n for n, p in run.model.named_parameters() if not torch.isfinite(p).all()), None)
+        if bad is not None:
+            raise ValueError(f"the run in {folder} has diverged: {bad} has NaN or Inf in it")
         found.append(Subject(name, run, amount or Amount(), device, data_root))
     shapes = {(s.run.recipe.data.name, s.run.recipe.data.image_size): s.name for s in found}
     if len(shapes) > 1:

@@ -41,9 +41,11 @@ def _table1(found: Results) -> str:
         difference = f"{mean - paper:+.2f}" if paper is not None and mean is not None else "–"
         rows.append((name, _cell(paper), shown, difference, _status(runs, mean, paper), _residual(runs), _files(runs)))
     header = ("row", "paper %", "ours %", "difference", "status", "residual", "files")
-    return _section("Table 1: accuracy on MNIST and CIFAR-10", _TABLE1, header, rows)
+    text = _QUICK if found[0]["quick"] else _TABLE1
+    return _section("Table 1: accuracy on MNIST and CIFAR-10", text, header, rows)
 
 
+_QUICK = "`bort reproduce table1 --quick`: the recipes of `bort recipes` on embedded digits. Not the paper's data."
 _TABLE1 = (
     "`bort reproduce table1`. ACNN-Small and LeNet, 40 epochs, batch 256, lr 0.01, momentum 0.9, weight decay 0.01, λ 0.1, "
     "inputs normalised by channel. *matches*: within one point of the paper."
@@ -53,14 +55,19 @@ _TABLE1 = (
 def _lenet(found: Results) -> str:
     rows = []
     for (data, words), runs in _grouped(found).items():
-        by = {r["recipe"]["optim"]["constraint"]: r for r in runs}
-        cells = [_accuracy([by[c]])[1].split(" (")[0] if c in by else "–" for c in (0.0, 0.01, 0.1)]
-        plain, bort = (by.get(c) for c in (0.0, 0.1))
-        papers = [_paper(f"{data}-lenet-{o}") for o in ("sgd", "bort-s")]
-        gap = "–"
-        if plain and bort and None not in papers and not plain["failed"] and not bort["failed"]:
-            both = (100 * r["metrics"]["accuracy"] for r in (plain, bort))
-            gap = f"{sum(abs(ours - (paper or 0)) for ours, paper in zip(both, papers, strict=True)) / 2:.1f}"
+        means, cells = [], []
+        for constraint in (0.0, 0.01, 0.1):
+            mean, shown = _accuracy([r for r in runs if r["recipe"]["optim"]["constraint"] == constraint])
+            means.append(mean)
+            cells.append("–" if mean is None else shown.replace(" (n = 1)", ""))
+        gaps = [
+            abs(ours - paper)
+            for ours, paper in zip(
+                (means[0], means[2]), (_paper(f"{data}-lenet-{o}") for o in ("sgd", "bort-s")), strict=True
+            )
+            if ours is not None and paper is not None
+        ]
+        gap = f"{sum(gaps) / 2:.1f}" if len(gaps) == 2 else "–"
         rows.append((data, words.replace("-", ", "), *cells, gap, _files(runs)))
     told = "; ".join(
         f"{data} {_cell(_paper(f'{data}-lenet-sgd'))} → {_cell(_paper(f'{data}-lenet-bort-s'))}"
@@ -105,31 +112,41 @@ def _table2(found: Results) -> str:
 
 
 def _table3(found: Results) -> str:
-    first = found[0]["metrics"]
+    good = [each for each in found if not each["failed"]]
+    if not good:
+        return "## Table 3: deletion and insertion\n\n" + _lost(found)
+    first = good[0]["metrics"]
     head = (
         f"`bort reproduce table3`. {first['images']} test images, the class that each network says, pixels to and from the "
         f"mean colour, 28 steps, RISE with {first['masks']} masks. *better* or *worse* with Bort where the difference is "
         f"more than two standard errors of it, = otherwise. Files: {_files(found)}.\n\n"
     )
-    parts = [_table3_by_score(found, score) for score in ("relative", *(s for s in SCORES if s != "relative"))]
-    return "## Table 3: deletion and insertion\n\n" + head + "\n".join(parts)
+    parts = [_table3_by_score(good, score) for score in ("relative", *(s for s in SCORES if s != "relative"))]
+    return "## Table 3: deletion and insertion\n\n" + head + _lost(found) + "\n".join(parts)
+
+
+def _lost(found: Results) -> str:
+    lines = [f"- {r['row']}, seed {r['seed']}: failed, {r['failed']}\n" for r in found if r["failed"]]
+    return "".join(lines) + "\n" if lines else ""
 
 
 def _table3_by_score(found: Results, score: str) -> str:
     """With the relative score beside the paper's table, which it alone fits."""
-    pairs: dict[str, dict[str, dict[str, Any]]] = {}
+    pairs: dict[str, dict[str, Results]] = {}
     for each in found:
         optim = each["recipe"]["optim"]["name"]
-        pairs.setdefault(each["row"].removesuffix(f"-{optim}"), {})[optim] = each
+        pairs.setdefault(each["row"].removesuffix(f"-{optim}"), {}).setdefault(optim, []).append(each)
     rows = []
     for base, both in pairs.items():
         if set(both) != {"sgd", "bort-s"}:
             continue
-        for method in both["sgd"]["metrics"]["methods"]:
+        for method in both["sgd"][0]["metrics"]["methods"]:
             cells = []
-            paper = TABLE3.get(both["sgd"]["recipe"]["data"]["name"], {}).get(method) if score == "relative" else None
+            paper = (
+                TABLE3.get(both["sgd"][0]["recipe"]["data"]["name"], {}).get(method) if score == "relative" else None
+            )
             for place, end in enumerate(("deletion", "insertion")):
-                a, b = (both[o]["metrics"]["methods"][method][f"{score} {end}"] for o in ("sgd", "bort-s"))
+                a, b = (_over_seeds(both[o], method, f"{score} {end}") for o in ("sgd", "bort-s"))
                 cells += [f"{a[0]:.3f}", f"{b[0]:.3f}", _verdict(a, b, lower=end == "deletion")]
                 if score == "relative":
                     cells.append(f"{paper[place]:.2f} → {paper[2 + place]:.2f}" if paper else "–")
@@ -137,6 +154,12 @@ def _table3_by_score(found: Results, score: str) -> str:
     more = ("paper",) if score == "relative" else ()
     header = ("network", "method", "deletion SGD ↓", "Bort-S ↓", "", *more, "insertion SGD ↑", "Bort-S ↑", "", *more)
     return f"### Score: {score}\n\n{_capital(_SCORE[score])}.\n\n" + _markdown(header, rows)
+
+
+def _over_seeds(runs: Results, method: str, name: str) -> tuple[float, float]:
+    """Mean of the seeds' means, and its standard error from theirs."""
+    cells = [run["metrics"]["methods"][method][name] for run in runs]
+    return statistics.mean(c[0] for c in cells), sum(c[1] ** 2 for c in cells) ** 0.5 / len(cells)
 
 
 def _capital(text: str) -> str:
@@ -159,18 +182,27 @@ def _verdict(one: Sequence[float], other: Sequence[float], *, lower: bool) -> st
 
 
 def _figures(found: Results) -> str:
-    rows, trade = [], []
-    for each in found:
+    rows: list[Sequence[str]] = []
+    trade: list[Sequence[str]] = []
+    good = [each for each in found if not each["failed"]]
+    if not good:
+        return "## Figures 1 to 3 in numbers\n\n" + _lost(found)
+    for each in good:
         m = each["metrics"]
+        row = (
+            each["row"]
+            if sum(other["row"] == each["row"] for other in good) == 1
+            else f"{each['row']}, seed {each['seed']}"
+        )
         ratios = " ".join(f"{layer['ratio']:.2f}" for layer in m["layers"] if layer["ratio"] is not None)
         low, high = min(x["sigma"][0] for x in m["layers"]), max(x["sigma"][1] for x in m["layers"])
         kept = m["reconstruction"]
         known = ", ".join(f"{k}: {v:.3f}" for k, v in kept.items())
         cosine = " ".join(f"{x['cosine']:.2f}" for x in m["layers"] if x["cosine"] is not None)
-        rows.append((each["row"], f"{low:.2f} … {high:.2f}", ratios, cosine, known, f"[json]({each['file']})"))
+        rows.append((row, f"{low:.2f} … {high:.2f}", ratios, cosine, known, f"[json]({each['file']})"))
         trade += [
             (
-                each["row"],
+                row,
                 a["path"],
                 str(a["k"]),
                 f"{a['map_success']:.0%}",
@@ -185,9 +217,11 @@ def _figures(found: Results) -> str:
     more = ("row", "path of g", "k", "map is target", "image is target", "like source", "like target")
     return (
         _section("Figures 1 to 3 in numbers", text, header, rows)
+        + _lost(found)
         + "\n### Adversaries (fig:3_3_adversary): a trade-off\n\n"
-        f"{found[0]['metrics']['adversaries'][0]['pairs']} random pairs of two classes; *like* is the "
-        "correlation with source and target.\n\n" + _markdown(more, trade)
+        f"{good[0]['metrics']['adversaries'][0]['pairs']} random pairs of two classes. *is target*: of the pairs that the "
+        "network itself tells apart, the part that it takes for what it says of the target; *like* is the correlation with "
+        "source and target.\n\n" + _markdown(more, trade)
     )
 
 
@@ -207,7 +241,8 @@ def _ablation(found: Results) -> str:
     header = ("weight decay \\ λ", *(f"{c:g}" for c in constraints))
     text = "`bort reproduce ablation`. Test accuracy in per cent; at weight decay ≥ λ > 0 a layer goes to zero. Files: "
     text += _files(found)
-    return _section("fig:ablation_cifar10: weight decay by λ", text, header, rows)
+    data = found[0]["recipe"]["data"]["name"]
+    return _section(f"fig:ablation_cifar10: weight decay by λ, on {data}", text, header, rows)
 
 
 _SECTIONS: dict[str, Callable[[Results], str]] = {

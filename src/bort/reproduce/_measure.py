@@ -95,6 +95,7 @@ def _adversaries(
                     "path": path,
                     "k": k,
                     "pairs": len(source),
+                    "told_apart": made.pairs,
                     "map_success": round(made.map_success, 4),
                     "image_success": round(made.image_success, 4),
                     "like_source": round(made.source_similarity.mean().item(), 4),

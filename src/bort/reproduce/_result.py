@@ -9,23 +9,30 @@ from typing import Any
 
 from bort import _environment
 from bort._whole import write_whole
-from bort.train import Recipe, Run
+from bort.train import Recipe
 
 
-def write(file: Path, *, command: str, recipe: Recipe, run: Run | None, seconds: float, **facts: Any) -> dict[str, Any]:
-    """DESIGN's list: metrics, recipe, seed, commit, versions, hardware, seconds, data hash; whole or not at all."""
-    start = run.environment[-1] if run and run.environment else {}
+def write(file: Path, folder: Path, command: str, recipe: Recipe, spent: float, **facts: Any) -> dict[str, Any]:
+    """DESIGN's list: metrics, recipe, seed, commit, versions, hardware, seconds, data hash; whole or not at all.
+
+    ``folder`` is the run's: hardware, versions and commit are those of the training, which may have been another day's.
+    ``spent`` is what measuring took beside it.
+    """
+    starts = folder / "environment.json"
+    start = json.loads(starts.read_text())[-1] if starts.exists() else {}
     data = start.get("data", {})
     result = {
         **facts,
         "command": command,
         "recipe": recipe.to_dict(),
         "seed": recipe.seed,
-        "seconds": round(seconds, 2),
+        "seconds": facts.get("metrics", {}).get("seconds"),
+        "measuring_seconds": round(spent, 2),
         "data": {"name": recipe.data.name, "fingerprint": data.get("fingerprint", "")},
-        "hardware": _environment.hardware(),
-        "versions": _environment.versions(),
-        "commit": _environment.commit(),
+        "hardware": start.get("hardware", _environment.hardware()),
+        "versions": start.get("versions", _environment.versions()),
+        "commit": start.get("commit", _environment.commit()),
+        "measured": {"hardware": _environment.hardware(), "commit": _environment.commit()},
         "date": time.strftime("%Y-%m-%d"),
     }
     file.parent.mkdir(parents=True, exist_ok=True)

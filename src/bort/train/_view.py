@@ -39,9 +39,7 @@ class View:
         """(1, C, size, size)"""
         whole, cropped = self._transforms
         transform = whole if min(image.size) <= self.size else cropped
-        if image.mode.startswith("I"):  # 16 bits of grey: PIL would cut them off at 255
-            image = image.point(lambda value: value / 257).convert("L")
-        view: Tensor = transform(image.convert("L" if self.channels == 1 else "RGB"))
+        view: Tensor = transform(eight_bits(image).convert("L" if self.channels == 1 else "RGB"))
         return view[None]
 
     @cached_property
@@ -73,6 +71,21 @@ class View:
     def name(self, label: int) -> str:
         """What a class is called."""
         return self.class_names[label] if label < len(self.class_names) else str(label)
+
+
+def eight_bits(image: Image) -> Image:
+    """Grey or colour of 8 bits: PIL would cut 16 bits off at 255 and show what transparent places hide; they are white."""
+    if image.mode.startswith("I") or image.mode == "F":
+        high: Any = image.getextrema()[1]
+        scale = 1 / 257 if high > 255 else 1.0 if high > 1 else 255.0
+        return image.convert("F").point(lambda value: value * scale).convert("L")
+    if image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info:
+        from PIL import Image as images
+
+        solid = image.convert("RGBA")
+        white = images.new("RGBA", solid.size, (255, 255, 255, 255))
+        return images.alpha_composite(white, solid).convert("RGB")
+    return image.convert("L" if image.mode in ("1", "L") else "RGB")
 
 
 def data_of(recipe: Recipe, root: Path | None) -> Dataset | Folder:

@@ -1,5 +1,5 @@
 // One function a view. Each fills the panel, then its pictures as they come.
-import { address, ask, element, info, say, set, state } from "./app.js";
+import { address, ask, element, info, set, state } from "./app.js";
 
 const percent = (value) => `${(100 * value).toFixed(1)}%`;
 const image = (source, alt) => element("img", { src: source, alt, width: 148, height: 148 });

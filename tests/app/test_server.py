@@ -1,0 +1,258 @@
+"""The explorer's answers, against the library's; who may ask; and mistakes of every kind."""
+
+import base64
+import io
+import json
+import zipfile
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+import torch
+from fastapi.testclient import TestClient
+from PIL import Image
+
+from bort import explain, invert, measure
+from bort.app._explorer import Explorer
+from bort.app._guard import Guard
+from bort.app._jobs import Jobs
+from bort.app._server import create
+from bort.report._images import picture, signal
+from tests.pages import network
+
+BASE = "http://localhost:8765"
+
+
+@pytest.fixture(scope="module")
+def explorer(runs):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("bort.train._run.build", network)
+        return Explorer(runs, examples=6)
+
+
+@pytest.fixture
+def client(explorer):
+    with TestClient(create(explorer, Guard(("localhost:8765",))), base_url=BASE, raise_server_exceptions=False) as made:
+        yield made
+
+
+@pytest.fixture
+def here(explorer):
+    return {"run": "plain", "image": "test-0", "layer": "conv5"}
+
+
+def pixels(data):
+    content = base64.b64decode(data.removeprefix("data:image/png;base64,")) if isinstance(data, str) else data
+    return np.array(Image.open(io.BytesIO(content)))
+
+
+def test_what_there_is(client, explorer):
+    info = client.get("/api/info").json()
+    assert [run["name"] for run in info["runs"]] == ["plain", "<b>&$\\alpha$"]
+    layers = {layer["name"]: layer for layer in info["runs"][0]["layers"]}
+    assert set(layers) == {"conv1", "conv2", "conv3", "conv4", "conv5"}
+    assert layers["conv5"]["height"] == layers["conv5"]["width"] == 6
+    assert info["runs"][0]["top"] == "conv5"
+    assert info["classes"] == list("0123456789")
+    assert len(info["images"]) == 6
+    assert set(info["slow"]) < set(info["methods"])
+
+
+def test_a_picture_and_what_is_said_of_it(client, explorer):
+    x = explorer.images["test-1"].x
+    subject = explorer.subjects["plain"]
+    assert np.array_equal(pixels(client.get("/api/input.png?image=test-1").content), picture(subject.view.pixels(x)[0]))
+    told = client.get("/api/predict?run=plain&image=test-1").json()
+    chances = subject.model(x).softmax(dim=1)[0]
+    assert [each["class"] for each in told] == chances.topk(5).indices.tolist()
+    assert told[0]["probability"] == pytest.approx(chances.max().item())
+
+
+def test_channels(client, explorer, here):
+    model, x = explorer.subjects["plain"].model, explorer.images["test-0"].x
+    parts = invert.decompose(model, x, "conv5", 5)
+    found = client.get("/api/channels", params=here | {"k": 5}).json()
+    assert [each["channel"] for each in found["channels"]] == parts.channels[0].tolist()
+    assert [[each["row"], each["column"]] for each in found["channels"]] == parts.places[0].tolist()
+    sheet = pixels(found["sheet"])
+    assert sheet.shape == (28, 5 * 28, 3)
+    assert np.array_equal(sheet[:, 28:56], signal(parts.signals[0, 1]))
+    channel = parts.channels[0, 1].item()
+    one = client.get("/api/channel.png", params=here | {"channel": channel}).content
+    assert np.array_equal(pixels(one), signal(parts.signals[0, 1]))
+
+
+def test_reconstructions_and_edits(client, explorer, here):
+    model, x = explorer.subjects["plain"].model, explorer.images["test-0"].x
+    whole = client.get("/api/reconstruct", params=here).json()
+    assert np.array_equal(pixels(whole["picture"]), signal(invert.reconstruct(model, x, "conv5")[0]))
+    few = client.get("/api/reconstruct", params=here | {"k": 3}).json()
+    assert np.array_equal(pixels(few["picture"]), signal(invert.reconstruct(model, x, "conv5", 3)[0]))
+    trace = invert.Backtracker(model, "conv5").trace(x)
+    seed = trace.features.clone()
+    seed[0, 1] = 0
+    seed[0, 2] *= 2.5
+    edited = client.get("/api/reconstruct", params=here | {"edits": "1:0,2:2.5"}).json()
+    assert np.array_equal(pixels(edited["picture"]), signal(trace(seed)[0]))
+    correlation = np.corrcoef(trace(seed).flatten(), x.flatten())[0, 1]
+    assert edited["correlation"] == pytest.approx(correlation, abs=1e-5)
+
+
+def test_clusters(client, here):
+    found = client.get("/api/clusters", params=here | {"k": 6, "groups": 2}).json()
+    assert set(found["groups"]) == {0, 1}
+    assert pixels(found["picture"]).shape == (28, 28, 3)
+
+
+def test_sat_needs_no_new_pass_for_its_sliders(client, explorer, here, monkeypatch):
+    ask = {"run": "plain", "image": "test-0", "method": "sat"}
+    client.get("/api/saliency", params=ask)
+    model, x = explorer.subjects["plain"].model, explorer.images["test-0"].x
+    expected = explorer.overlay("test-0", explain.sat(model, x, k=3, threshold=0.4)[0], 0.6)
+    monkeypatch.setattr(type(model), "forward", lambda *_: pytest.fail("a new pass"))
+    found = client.get("/api/saliency", params=ask | {"k": 3, "threshold": 0.4}).json()
+    assert np.array_equal(pixels(found["picture"]), expected)
+
+
+def test_curves_and_steps(client, explorer):
+    ask = {"run": "plain", "image": "test-0", "method": "cam"}
+    model, x = explorer.subjects["plain"].model, explorer.images["test-0"].x
+    expected = measure.all_scores(model, x, explain.cam(model, x))
+    found = client.get("/api/curve", params=ask).json()
+    assert found["relative"]["deletion"] == pytest.approx(expected["relative"].deletion_curves[0].tolist(), rel=1e-4)
+    for which in ("deletion", "insertion"):
+        for step in (0, 9, 28):
+            at = client.get("/api/step", params=ask | {"step": step, "which": which}).json()
+            curve = getattr(expected["probability"], f"{which}_curves")[0]
+            assert at["probability"] == pytest.approx(curve[step].item(), abs=1e-5)
+
+
+def test_transplants_and_audits(client, explorer):
+    subject = explorer.subjects["plain"]
+    made = invert.synthesize(subject.model, explorer.images["test-0"].x, explorer.images["test-1"].x, "conv5", 4)
+    ask = {"run": "plain", "source": "test-0", "target": "test-1", "layer": "conv5", "k": 4}
+    found = client.get("/api/transplant", params=ask).json()
+    assert found["image"] == str(made.image_verdicts.item())
+    assert found["like_source"] == pytest.approx(made.source_similarity.item(), abs=1e-5)
+    assert next(iter(client.get("/api/audit?run=plain").json()))["name"] == "conv1.weight"
+
+
+def test_slow_methods_go_through_the_queue(client, explorer):
+    ask = {"run": "plain", "image": "test-0", "method": "rise"}
+    early = client.get("/api/saliency", params=ask)
+    assert early.status_code == 404
+    assert "start it first" in early.json()["message"]
+    job = client.post("/api/jobs", params=ask).json()
+    while job["state"] in ("waiting", "running"):
+        job = client.get(f"/api/jobs/{job['job']}").json()
+    assert job["state"] == "done"
+    assert job["done"] == job["total"]
+    expected = explain.rise(explorer.subjects["plain"].model, explorer.images["test-0"].x)[0]
+    torch.testing.assert_close(explorer.saliency("plain", "test-0", "rise", None), expected)
+    assert client.get("/api/saliency", params=ask).status_code == 200
+
+
+def test_uploads(client, explorer):
+    buffer = io.BytesIO()
+    Image.fromarray(np.full((30, 30), 200, dtype=np.uint8)).save(buffer, "PNG")
+    name = client.post("/api/upload", content=buffer.getvalue()).json()["image"]
+    assert client.post("/api/upload", content=buffer.getvalue()).json()["image"] == name, (
+        "the same file is the same image"
+    )
+    assert pixels(client.get("/api/input.png", params={"image": name}).content).shape == (28, 28, 3)
+    for content, status in ((b"", 400), (b"<svg/>", 400), (buffer.getvalue()[:60], 400), (b"\0" * (9 * 2**20), 413)):
+        answer = client.post("/api/upload", content=content)
+        assert answer.status_code == status
+        assert answer.json()["message"].endswith(".")
+    for level in range(20):
+        buffer = io.BytesIO()
+        Image.fromarray(np.full((8, 8), level, dtype=np.uint8)).save(buffer, "PNG")
+        last = client.post("/api/upload", content=buffer.getvalue()).json()["image"]
+    uploads = [image for image in explorer.images if image.startswith("upload-")]
+    assert len(uploads) == 16, "the oldest made room"
+    assert last in uploads
+    assert client.get("/api/predict", params={"run": "plain", "image": name}).status_code == 404
+
+
+def test_exports(client, here):
+    answer = client.get("/api/export.zip", params=here | {"method": "sat", "k": 4, "edits": "0:2"})
+    with zipfile.ZipFile(io.BytesIO(answer.content)) as archive:
+        manifest = json.loads(archive.read("manifest.json"))
+        assert set(archive.namelist()) == {
+            "input.png", "reconstruction.png", "reconstruction.npy", "sat.png", "sat.npy", "manifest.json"
+        }  # fmt: skip
+        assert np.load(io.BytesIO(archive.read("sat.npy"))).shape == (28, 28)
+    assert (manifest["run"], manifest["edits"], manifest["k"]) == ("plain", "0:2", 4)
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "message"),
+    [
+        ("predict?run=nobody&image=test-0", 404, "There is no run 'nobody'"),
+        ("predict?run=/etc/passwd&image=test-0", 404, "There is no run"),
+        ("predict?run=plain&image=../../x", 404, "There is no image"),
+        ("channels?run=plain&image=test-0&layer=conv9", 400, "has no layer 'conv9'"),
+        ("channels?run=plain&image=test-0&layer=head&k=2", 400, "no map with places"),
+        ("channels?run=plain&image=test-0&layer=conv5&k=0", 422, "k: Input should be greater"),
+        ("channels?run=plain&image=test-0&layer=conv1&k=256", 400, "k=256: the layer has"),
+        ("channel.png?run=plain&image=test-0&layer=conv5&channel=9999", 404, "not 9999"),
+        ("reconstruct?run=plain&image=test-0&layer=conv5&edits=a:b", 400, "is not channel:factor"),
+        ("reconstruct?run=plain&image=test-0&layer=conv5&edits=1:nan", 400, "must be from -100 to 100"),
+        ("saliency?run=plain&image=test-0&method=magic", 404, "no method 'magic'"),
+        ("saliency?run=plain&image=test-0&method=cam&target=77", 400, "target=77: the model has 10 classes"),
+        ("step?run=plain&image=test-0&method=cam&step=99", 422, "step: Input should be less"),
+        ("jobs/nothing", 404, "no such calculation"),
+        ("nowhere", 404, "Not Found"),
+    ],
+)
+def test_mistakes_are_sentences(client, path, status, message):
+    answer = client.get(f"/api/{path}")
+    assert answer.status_code == status
+    assert message in answer.json()["message"]
+    assert "Traceback" not in answer.text
+
+
+def test_fifty_clicks_at_once_lose_nothing(client, here):
+    def click(n):
+        return client.get("/api/channel.png", params=here | {"image": f"test-{n % 6}", "channel": n % 4})
+
+    with ThreadPoolExecutor(50) as pool:
+        answers = list(pool.map(click, range(50)))
+    assert [answer.status_code for answer in answers] == [200] * 50
+    for n, answer in enumerate(answers):
+        assert answer.content == answers[n % 12].content
+
+
+def test_who_may_ask(explorer):
+    with TestClient(create(explorer, Guard(("localhost:8765",))), base_url=BASE) as client:
+        assert client.get("/api/info", headers={"host": "evil.example"}).status_code == 403
+        assert client.get("/api/info", headers={"origin": "http://evil.example"}).status_code == 403
+        assert client.get("/api/info", headers={"origin": "null"}).status_code == 403
+        good = client.get("/", headers={"origin": BASE})
+        assert good.status_code == 200
+        policy = good.headers["content-security-policy"]
+        assert "default-src 'none'" in policy
+        assert "unsafe" not in policy
+        assert good.headers["x-content-type-options"] == "nosniff"
+        assert client.get("/../../etc/passwd").status_code == 404
+
+
+def test_a_token_where_others_could_reach_it(explorer):
+    guard = Guard(("localhost:8765",), "secret")
+    with TestClient(create(explorer, guard), base_url=BASE) as client:
+        assert client.get("/api/info").status_code == 403
+        assert client.get("/api/info?token=wrong").status_code == 403
+        assert client.get("/?token=secret").status_code == 200
+        assert client.get("/api/info").status_code == 200, "the cookie goes on"
+
+
+def test_too_many_calculations(explorer):
+    with TestClient(create(explorer, Guard(("localhost:8765",)), Jobs(waiting=1)), base_url=BASE) as client:
+        asked = ({"run": "plain", "image": f"test-{n}", "method": "xrai"} for n in range(6))
+        states = [client.post("/api/jobs", params=each) for each in asked]
+        refused = [answer for answer in states if answer.status_code == 503]
+        assert refused
+        assert "waiting already" in refused[0].json()["message"]
+        for answer in states:
+            if answer.status_code == 200:
+                client.delete(f"/api/jobs/{answer.json()['job']}")
