@@ -182,7 +182,7 @@ def test_exports(client, here):
             "input.png", "reconstruction.png", "reconstruction.npy", "sat.png", "sat.npy", "manifest.json"
         }  # fmt: skip
         assert np.load(io.BytesIO(archive.read("sat.npy"))).shape == (28, 28)
-    assert (manifest["run"], manifest["edits"], manifest["k"]) == ("plain", "0:2", 4)
+    assert (manifest["run"], manifest["edits"], manifest["k"]) == ("plain", {"0": 2.0}, 4)
 
 
 @pytest.mark.parametrize(

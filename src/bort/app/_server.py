@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import io
 import json
-import zipfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.resources import files
@@ -19,12 +17,12 @@ from starlette.middleware.base import BaseHTTPMiddleware
 from starlette.middleware.gzip import GZipMiddleware
 
 from bort import __version__
-from bort._environment import describe
 from bort.app._explorer import SLOW, Explorer, Unknown
+from bort.app._export import archive, data_url, page
 from bort.app._guard import Guard
 from bort.app._jobs import Busy, Job, Jobs
 from bort.app._uploads import LARGEST_FILE, Refused
-from bort.report._images import Picture, enlarged, npy, png, signal
+from bort.report._images import Picture, png, signal
 
 Name = Annotated[str, Query(max_length=200)]
 Count = Annotated[int, Query(ge=1, le=100_000)]
@@ -83,7 +81,7 @@ def create(explorer: Explorer, guard: Guard, jobs: Jobs | None = None) -> FastAP
     def channels(run: Name, image: Name, layer: Name, k: Annotated[int, Query(ge=1, le=256)] = 64) -> dict[str, Any]:
         """The most salient channels, and a sheet of their patterns as a data URL."""
         found = explorer.channels(run, image, layer, k)
-        return found | {"sheet": _data(found["sheet"])}
+        return found | {"sheet": data_url(found["sheet"])}
 
     @app.get("/api/channel.png", response_class=Response)
     def channel(run: Name, image: Name, layer: Name, channel: Annotated[int, Query(ge=0, le=1_000_000)]) -> Response:
@@ -101,7 +99,7 @@ def create(explorer: Explorer, guard: Guard, jobs: Jobs | None = None) -> FastAP
         """``edits`` scales channels: "12:0,40:2.5" switches channel 12 off and makes channel 40 two and a half times as
         strong."""
         back, like = explorer.reconstruct(run, image, layer, k, binary=binary, edits=_edits(edits))
-        return {"picture": _data(signal(back)), "correlation": like}
+        return {"picture": data_url(signal(back)), "correlation": like}
 
     @app.get("/api/clusters")
     def clusters(
@@ -112,7 +110,7 @@ def create(explorer: Explorer, guard: Guard, jobs: Jobs | None = None) -> FastAP
         groups: Annotated[int, Query(ge=1, le=12)] = 4,
     ) -> dict[str, Any]:
         coloured, members = explorer.clusters(run, image, layer, k, groups)
-        return {"picture": _data(coloured), "groups": members}
+        return {"picture": data_url(coloured), "groups": members}
 
     @app.post("/api/jobs")
     def start(run: Name, image: Name, method: Name, target: Class = None) -> dict[str, Any]:
@@ -144,7 +142,7 @@ def create(explorer: Explorer, guard: Guard, jobs: Jobs | None = None) -> FastAP
     ) -> dict[str, Any]:
         """The map over the image."""
         found = explorer.saliency(run, image, method, target, k, threshold)
-        return {"picture": _data(explorer.overlay(image, found, strength))}
+        return {"picture": data_url(explorer.overlay(image, found, strength))}
 
     @app.get("/api/curve")
     def curve(
@@ -167,7 +165,7 @@ def create(explorer: Explorer, guard: Guard, jobs: Jobs | None = None) -> FastAP
         """The image at a step."""
         found = explorer.saliency(run, image, method, target, k, threshold)
         at, chance = explorer.step(run, image, found, step, which)
-        return {"picture": _data(at), "probability": chance}
+        return {"picture": data_url(at), "probability": chance}
 
     @app.get("/api/transplant")
     def transplant(
@@ -180,7 +178,7 @@ def create(explorer: Explorer, guard: Guard, jobs: Jobs | None = None) -> FastAP
     ) -> dict[str, Any]:
         """The target's features at the source's places, and both verdicts."""
         made, verdicts = explorer.transplant(run, source, target, layer, k, path)
-        return verdicts | {"picture": _data(made)}
+        return verdicts | {"picture": data_url(made)}
 
     @app.get("/api/audit")
     def audit(run: Name) -> list[dict[str, Any]]:
@@ -198,32 +196,27 @@ def create(explorer: Explorer, guard: Guard, jobs: Jobs | None = None) -> FastAP
         edits: Annotated[str, Query(max_length=4000)] = "",
     ) -> Response:
         """What is seen, as PNG and npy, with a manifest."""
-        back, like = explorer.reconstruct(run, image, layer, None, binary=True, edits=_edits(edits))
-        found = explorer.saliency(run, image, method, target, k, threshold)
-        view = {
-            "run": run,
-            "image": image,
-            "layer": layer,
-            "method": method,
-            "k": k,
-            "threshold": threshold,
-            "target": target,
-        }
-        manifest = view | {"edits": edits, "correlation": like, "says": explorer.predict(run, image)} | describe(0)
-        content = {
-            "input.png": png(enlarged(explorer.input(image))),
-            "reconstruction.png": png(enlarged(signal(back))),
-            "reconstruction.npy": npy(back),
-            f"{method}.png": png(enlarged(explorer.overlay(image, found, 0.6))),
-            f"{method}.npy": npy(found),
-            "manifest.json": json.dumps(manifest, indent=2, ensure_ascii=False).encode(),
-        }
-        buffer = io.BytesIO()
-        with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
-            for name, data in content.items():
-                archive.writestr(name, data)
+        view: dict[str, Any] = {"run": run, "image": image, "layer": layer, "method": method, "k": k}
+        view |= {"threshold": threshold, "target": target}
         headers = {"Content-Disposition": 'attachment; filename="bort-view.zip"'}
-        return Response(buffer.getvalue(), media_type="application/zip", headers=headers)
+        content = archive(explorer, view, _edits(edits))
+        return Response(content, media_type="application/zip", headers=headers)
+
+    @app.get("/api/export.html", response_class=Response)
+    def export_page(
+        image: Name,
+        layer: Name = "",
+        method: Name = "sat",
+        k: Some = None,
+        threshold: Threshold = None,
+        target: Class = None,
+        edits: Annotated[str, Query(max_length=4000)] = "",
+    ) -> Response:
+        """The view of all runs as one self-contained page; ``edits`` of the runs are separated by semicolons."""
+        view = {"image": image, "layer": layer, "method": method, "k": k, "threshold": threshold, "target": target}
+        headers = {"Content-Disposition": 'attachment; filename="bort-view.html"'}
+        text = page(explorer, view, [_edits(each) for each in edits.split(";")])
+        return Response(text, media_type="text/html; charset=utf-8", headers=headers)
 
     return app
 
@@ -287,9 +280,3 @@ def _edits(text: str) -> dict[int, float]:
 
 def _png(image: Picture) -> Response:
     return Response(png(image), media_type="image/png")
-
-
-def _data(image: Picture) -> str:
-    import base64
-
-    return "data:image/png;base64," + base64.b64encode(png(image)).decode()

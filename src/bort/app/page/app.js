@@ -32,9 +32,20 @@ export function say(text) {
   document.getElementById("message").textContent = text;
 }
 
-export async function ask(path, parameters = {}, options = {}) {
-  const known = Object.entries(parameters).filter(([, value]) => value !== "" && value != null);
-  const response = await fetch(`api/${path}?${new URLSearchParams(known)}`, options);
+// The same question has the same answer (but for calculations under way): a click asks only for what is new.
+const answers = new Map();
+export function ask(path, parameters = {}, options = {}) {
+  const question = address(path, parameters);
+  if (options.method || path.startsWith("jobs")) return fetched(question, options);
+  if (!answers.has(question)) {
+    if (answers.size > 200) answers.delete(answers.keys().next().value);
+    answers.set(question, fetched(question, options).catch((error) => { answers.delete(question); throw error; }));
+  }
+  return answers.get(question);
+}
+
+async function fetched(question, options) {
+  const response = await fetch(question, options);
   const answer = await response.json().catch(() => ({ message: `The server answered ${response.status}.` }));
   if (!response.ok) throw new Error(answer.message || `The server answered ${response.status}.`);
   return answer;
@@ -43,10 +54,25 @@ export async function ask(path, parameters = {}, options = {}) {
 export const address = (path, parameters) =>
   `api/${path}?${new URLSearchParams(Object.entries(parameters).filter(([, value]) => value !== "" && value != null))}`;
 
+// Drawing anew must not take the focus away from who uses the keyboard.
+function focused() {
+  const now = document.activeElement;
+  if (!now?.closest("#view")) return () => {};
+  const run = now.closest("article")?.dataset.run;
+  const mark = now.name ? `[name="${now.name}"]` : now.dataset.channel ? `[data-channel="${now.dataset.channel}"]`
+    : now.id ? `#${now.id}` : now.type === "range" ? ".edit input" : `.${[...now.classList].join(".")}`;
+  return () => {
+    if (document.activeElement !== document.body && document.activeElement?.isConnected) return;
+    const place = run == null ? document.getElementById("view") : [...document.querySelectorAll("article.run")].find((each) => each.dataset.run === run);
+    if (mark !== ".") place?.querySelector(mark)?.focus();
+  };
+}
+
 // Answers to questions that have been overtaken are dropped: the last click wins.
 let asked = 0;
 export async function show() {
   const mine = ++asked;
+  const refocus = focused();
   const current = () => mine === asked;
   for (const tab of document.querySelectorAll("#tabs button")) {
     const chosen = tab.dataset.view === state.view;
@@ -56,17 +82,23 @@ export async function show() {
   for (const each of document.querySelectorAll("#images button")) each.setAttribute("aria-selected", each.dataset.name === state.image);
   const panel = document.getElementById("view");
   panel.setAttribute("aria-labelledby", `tab-${state.view}`);
-  document.getElementById("export").href = address("export.zip", {
-    run: info.runs[0]?.name, image: state.image, layer: state.layer, method: info.slow.includes(state.method) ? "sat" : state.method,
-    k: state.method === "sat" ? state.k : "", threshold: state.method === "sat" ? state.threshold : "", target: state.target, edits: info.runs.length ? editsOf(info.runs[0]) : "",
-  });
+  const isSat = state.method === "sat" || info.slow.includes(state.method);
+  const seen = {
+    image: state.image, layer: state.layer, method: isSat ? "sat" : state.method, target: state.target,
+    k: isSat ? Math.min(...info.runs.map((run) => run.layers.find(({ name }) => name === run.top)?.channels ?? 64), Number(state.k)) : "",
+    threshold: isSat ? state.threshold : "",
+  };
+  document.getElementById("export").href = address("export.zip", { ...seen, run: info.runs[0]?.name, edits: editsOf(info.runs[0]) });
+  document.getElementById("page").href = address("export.html", { ...seen, edits: state.edits });
   say("");
   if (!state.image && state.view !== "audit") {
+    delete panel.dataset.view;
     panel.replaceChildren(element("p", {}, "Choose an image, or drop one."));
     return;
   }
   try {
     await views[state.view](panel, current);
+    if (current()) refocus();
   } catch (error) {
     if (current()) say(error.message);
   }

@@ -22,7 +22,14 @@ function slider(words, key, { min, max, step }, shown = (value) => value) {
 const check = (words, key) => element("label", { class: "check" },
   element("input", { type: "checkbox", name: key, checked: state[key] === "1", onchange: (event) => set({ [key]: event.target.checked ? "1" : "" }) }), words);
 
+// What is there stays until the new is there: no flicker between two answers.
 function cards(panel, controls, fill) {
+  const there = panel.dataset.view === state.view ? [...panel.querySelectorAll("article.run > div")] : [];
+  if (there.length === info.runs.length) {
+    panel.querySelector(".controls").replaceChildren(...controls);
+    return Promise.all(info.runs.map((run, number) => fill(run, there[number])));
+  }
+  panel.dataset.view = state.view;
   const made = info.runs.map((run) => {
     const body = element("div", {});
     return { run, body, card: element("article", { class: "run", "data-run": run.name }, element("h2", {}, run.name, " ",
