@@ -66,7 +66,7 @@ async function inside(panel, current) {
     choice("Layer", "layer", info.runs[0].layers.map(({ name, channels, height, width }) => [name, `${name} (${channels} × ${height} × ${width})`]),
       (layer) => set({ layer, edits: "", channel: "" })),
     choice("Reconstruct from", "part", [["all", "the whole map"], ["k", "the most salient features"]]),
-    slider("k", "k", { min: 1, max: Math.min(256, widest), step: 1 }),
+    slider("k", "k", { min: 1, max: widest, step: 1 }),
     check("binarised", "binary"),
     check("clusters in colour", "clusters"),
     element("button", { class: "plain", id: "reset", disabled: !state.edits, onclick: () => set({ edits: "" }) }, "Undo all edits"),
@@ -74,11 +74,12 @@ async function inside(panel, current) {
   await cards(panel, controls, async (run, body) => {
     const here = { run: run.name, image: state.image, layer: layerOf(run).name };
     const k = count(run, state.k);
+    const drawn = Math.min(256, k);  // patterns; the reconstruction takes all of k
     const [list, found, back, groups] = await Promise.all([
       ask("predict", { run: run.name, image: state.image }),
-      ask("channels", { ...here, k }),
+      ask("channels", { ...here, k: drawn }),
       ask("reconstruct", { ...here, k: state.part === "k" ? k : "", binary: state.binary === "1", edits: editsOf(run) }),
-      state.clusters === "1" ? ask("clusters", { ...here, k, groups: Math.min(4, k) }) : null,
+      state.clusters === "1" ? ask("clusters", { ...here, k: drawn, groups: Math.min(4, drawn) }) : null,
     ]);
     if (!current()) return;
     const pictures = element("div", { class: "pair" }, figure(address("input.png", { image: state.image }), "input"),
@@ -202,7 +203,7 @@ async function transplant(panel, current) {
   const widest = Math.max(...info.runs.map((run) => layerOf(run)?.channels ?? 1));
   const controls = [
     choice("Target", "other", names),
-    slider("k", "k", { min: 1, max: Math.min(256, widest), step: 1 }),
+    slider("k", "k", { min: 1, max: widest, step: 1 }),
     choice("Whose path", "path", [["none", "none (deconvolution)"], ["source", "the source's"], ["target", "the target's"]]),
   ];
   await cards(panel, controls, async (run, body) => {
