@@ -11,7 +11,8 @@ import pytest
 from bort import train
 from bort.cli import main
 from bort.reproduce import PLANS, results
-from bort.reproduce._markdown import _mean, _verdict
+from bort.reproduce._cells import mean
+from bort.reproduce._evidence import _verdict
 from tests.train.small import dataset, stop_at
 
 REPOSITORY = Path(__file__).parents[2]
@@ -178,8 +179,8 @@ def test_a_seed_of_ones_own(bort, tmp_path):
 
 
 def test_means_and_verdicts():
-    assert _mean([98.0, 99.0]) == "98.50 ± 0.71 (n = 2)"
-    assert _mean([], failed=2) == "– (n = 0, 2 failed)"
+    assert mean([98.0, 99.0]) == "98.50 ± 0.71 (n = 2)"
+    assert mean([], failed=2) == "– (n = 0, 2 failed)"
     assert _verdict([0.5, 0.01], [0.45, 0.01], lower=True) == "better"
     assert _verdict([0.5, 0.01], [0.45, 0.01], lower=False) == "worse"
     assert _verdict([0.5, 0.03], [0.45, 0.01], lower=True) == "="

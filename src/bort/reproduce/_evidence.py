@@ -1,0 +1,119 @@
+"""The parts of RESULTS.md that look inside: table 3 and the figures' numbers."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+
+from bort.measure._deletion import SCORES
+from bort.reproduce._cells import Results, files, lost, markdown, section
+from bort.reproduce._paper import TABLE3
+
+
+def table3(found: Results) -> str:
+    good = [each for each in found if not each["failed"]]
+    if not good:
+        return "## Table 3: deletion and insertion\n\n" + lost(found)
+    first = good[0]["metrics"]
+    head = (
+        f"`bort reproduce table3`. {first['images']} test images, the class that each network says, pixels to and from the "
+        f"mean colour, 28 steps, RISE with {first['masks']} masks. *better* or *worse* with Bort where the difference is "
+        f"more than two standard errors of it, = otherwise. Files: {files(found)}.\n\n"
+    )
+    parts = [_table3_by_score(good, score) for score in ("relative", *(s for s in SCORES if s != "relative"))]
+    return "## Table 3: deletion and insertion\n\n" + head + lost(found) + "\n".join(parts)
+
+
+def _table3_by_score(found: Results, score: str) -> str:
+    """With the relative score beside the paper's table, which it alone fits."""
+    pairs: dict[str, dict[str, Results]] = {}
+    for each in found:
+        optim = each["recipe"]["optim"]["name"]
+        pairs.setdefault(each["row"].removesuffix(f"-{optim}"), {}).setdefault(optim, []).append(each)
+    rows = []
+    for base, both in pairs.items():
+        if set(both) != {"sgd", "bort-s"}:
+            continue
+        for method in both["sgd"][0]["metrics"]["methods"]:
+            cells = []
+            paper = (
+                TABLE3.get(both["sgd"][0]["recipe"]["data"]["name"], {}).get(method) if score == "relative" else None
+            )
+            for place, end in enumerate(("deletion", "insertion")):
+                a, b = (_over_seeds(both[o], method, f"{score} {end}") for o in ("sgd", "bort-s"))
+                cells += [f"{a[0]:.3f}", f"{b[0]:.3f}", _verdict(a, b, lower=end == "deletion")]
+                if score == "relative":
+                    cells.append(f"{paper[place]:.2f} → {paper[2 + place]:.2f}" if paper else "–")
+            rows.append((base, method, *cells))
+    more = ("paper",) if score == "relative" else ()
+    header = ("network", "method", "deletion SGD ↓", "Bort-S ↓", "", *more, "insertion SGD ↑", "Bort-S ↑", "", *more)
+    return f"### Score: {score}\n\n{capital(_SCORE[score])}.\n\n" + markdown(header, rows)
+
+
+def _over_seeds(runs: Results, method: str, name: str) -> tuple[float, float]:
+    """Mean of the seeds' means, and its standard error from theirs."""
+    cells = [run["metrics"]["methods"][method][name] for run in runs]
+    return statistics.mean(c[0] for c in cells), sum(c[1] ** 2 for c in cells) ** 0.5 / len(cells)
+
+
+def capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+_SCORE = {
+    "relative": "the logit divided by that of the clean image: of the three the one that comes nearest to the paper's table, "
+    "which has areas below 0; but the paper has none above 1",
+    "logit": "the logit of the class, whose scale is each network's own: compare methods, not networks",
+    "probability": "the probability of the class, as RISE's authors do it",
+}
+
+
+def _verdict(one: Sequence[float], other: Sequence[float], *, lower: bool) -> str:
+    difference, error = other[0] - one[0], (one[1] ** 2 + other[1] ** 2) ** 0.5
+    if abs(difference) <= 2 * error:
+        return "="
+    return "better" if (difference < 0) == lower else "worse"
+
+
+def figures(found: Results) -> str:
+    rows: list[Sequence[str]] = []
+    trade: list[Sequence[str]] = []
+    good = [each for each in found if not each["failed"]]
+    if not good:
+        return "## Figures 1 to 3 in numbers\n\n" + lost(found)
+    for each in good:
+        m = each["metrics"]
+        row = (
+            each["row"]
+            if sum(other["row"] == each["row"] for other in good) == 1
+            else f"{each['row']}, seed {each['seed']}"
+        )
+        ratios = " ".join(f"{layer['ratio']:.2f}" for layer in m["layers"] if layer["ratio"] is not None)
+        low, high = min(x["sigma"][0] for x in m["layers"]), max(x["sigma"][1] for x in m["layers"])
+        kept = m["reconstruction"]
+        known = ", ".join(f"{k}: {v:.3f}" for k, v in kept.items())
+        cosine = " ".join(f"{x['cosine']:.2f}" for x in m["layers"] if x["cosine"] is not None)
+        rows.append((row, f"{low:.2f} … {high:.2f}", ratios, cosine, known, f"[json]({each['file']})"))
+        trade += [
+            (
+                row,
+                a["path"],
+                str(a["k"]),
+                f"{a['map_success']:.0%}",
+                f"{a['image_success']:.0%}",
+                f"{a['like_source']:.2f}",
+                f"{a['like_target']:.2f}",
+            )
+            for a in m["adversaries"]
+        ]
+    header = ("row", "σ", "ratio by layer", "cosine by layer", "correlation with the input, by features kept", "file")
+    text = "`bort reproduce figures`. The numbers behind fig:1_3_recon_ratio, fig:2_1_recon and fig:3_1_topk64_recon."
+    more = ("row", "path of g", "k", "map is target", "image is target", "like source", "like target")
+    return (
+        section("Figures 1 to 3 in numbers", text, header, rows)
+        + lost(found)
+        + "\n### Adversaries (fig:3_3_adversary): a trade-off\n\n"
+        f"{good[0]['metrics']['adversaries'][0]['pairs']} random pairs of two classes. *is target*: of the pairs that the "
+        "network itself tells apart, the part that it takes for what it says of the target; *like* is the correlation with "
+        "source and target.\n\n" + markdown(more, trade)
+    )
