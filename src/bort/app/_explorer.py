@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import copy
-import hashlib
 import threading
-from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from bort import explain, invert, measure
+from bort.app._kept import Gallery, Kept, Unknown
 from bort.app._uploads import decode
 from bort.explain._common import Progress
 from bort.invert._backtrack import Backtracker, Trace
@@ -26,23 +24,8 @@ from bort.report import Amount, Missing, Subject, subjects
 from bort.report._images import Picture, grid, overlay, picture, signal
 from bort.report._pictures import _coloured
 
-T = TypeVar("T")
 SLOW = ("guided-ig", "rise", "xrai")
 """Methods that go through the queue."""
-
-
-class Unknown(LookupError):
-    """No such run, image, layer or method."""
-
-
-@dataclass(frozen=True)
-class Shown:
-    """An image that can be chosen."""
-
-    name: str
-    x: Tensor
-    """(1, C, H, W), as the network sees it."""
-    label: str
 
 
 class Explorer:
@@ -55,17 +38,17 @@ class Explorer:
         self.subjects = {s.name: s for s in subjects(folders, amount, device, data_root)}
         self._first = next(iter(self.subjects.values()))
         self._lock = threading.RLock()
-        self._kept: OrderedDict[tuple[Any, ...], Any] = OrderedDict()
+        self._kept = Kept(self._lock)
+        self._gallery = Gallery(self._lock)
+        self.images = self._gallery.images
         self._models: dict[str, nn.Module] = {}
-        self.images: OrderedDict[str, Shown] = OrderedDict()
         try:
             view = self._first.view
             x, labels = self._first.images(examples), self._first.labels(examples)
             for n in range(len(x)):
-                self.images[f"test-{n}"] = Shown(f"test-{n}", x[n : n + 1], view.name(int(labels[n])))
+                self._gallery.add(f"test-{n}", x[n : n + 1], view.name(int(labels[n])))
         except Missing:
             pass  # then there are uploads only
-        self._examples = len(self.images)
 
     # --- what there is
 
@@ -123,32 +106,25 @@ class Explorer:
                     hook.remove()
             return list(found.values())
 
-        return self._cached(("layers", run), find)
+        return self._kept(("layers", run), find)
 
     def _top(self, subject: Subject) -> str:
-        return self._cached(("top", subject.name), lambda: subject.layer) if self.images else ""
+        return self._kept(("top", subject.name), lambda: subject.layer) if self.images else ""
 
     def upload(self, content: bytes) -> str:
-        """The name of the image; the oldest uploads make room."""
-        image = self._first.view(decode(content)).to(self._first.device)
-        name = "upload-" + hashlib.sha256(content).hexdigest()[:16]
-        with self._lock:
-            self.images[name] = Shown(name, image, "")
-            uploads = [n for n in self.images if n.startswith("upload-")]
-            for old in uploads[:-16]:
-                del self.images[old]
-        return name
+        """The name of the image."""
+        return self._gallery.upload(content, self._first.view(decode(content)).to(self._first.device))
 
     # --- an image and a layer
 
     def input(self, image: str) -> Picture:
-        return picture(self._first.view.pixels(self._image(image).x)[0])
+        return picture(self._first.view.pixels(self._gallery[image])[0])
 
     def predict(self, run: str, image: str) -> list[dict[str, Any]]:
         """The five likeliest classes."""
         subject = self._subject(run)
         with self._lock, torch.no_grad():
-            chances = subject.model(self._image(image).x).softmax(dim=1)[0]
+            chances = subject.model(self._gallery[image]).softmax(dim=1)[0]
         top = chances.topk(min(5, len(chances)))
         return [
             {"class": int(c), "name": subject.view.name(int(c)), "probability": float(p)}
@@ -199,13 +175,13 @@ class Explorer:
                 raise Unknown(f"The layer {layer} has channels 0 to {where.shape[0] - 1}, not {channel}.")
             seed[0, channel] *= factor
         back = trace(where.from_map(seed))
-        return back[0], correlation(back, self._image(image).x)[0].item()
+        return back[0], correlation(back, self._gallery[image])[0].item()
 
     def clusters(self, run: str, image: str, layer: str, k: int, groups: int) -> tuple[Picture, list[int]]:
         """The signals of the k most salient channels in as many colours, and the group of each."""
         subject = self._subject(run)
         with self._lock:
-            found = invert.decompose(subject.model, self._image(image).x, layer, k, clusters=groups)
+            found = invert.decompose(subject.model, self._gallery[image], layer, k, clusters=groups)
         assert found.clusters is not None
         return _coloured(found.signals[0], found.clusters[0], groups), found.clusters[0].tolist()
 
@@ -224,7 +200,7 @@ class Explorer:
         """(H, W). SAT's k and threshold need no new pass; a slow method is computed on a network of the queue's own."""
         if method not in explain.names():
             raise Unknown(f"There is no method {method!r}.")
-        x = self._image(image).x
+        x = self._gallery[image]
         if method == "sat":
             subject = self._subject(run)
 
@@ -232,30 +208,28 @@ class Explorer:
                 most = min(256, subject.channels)
                 return explain.track(subject.model, x, layer=subject.layer, k=most)
 
-            tracked = self._cached(("sat", run, image), track)
+            tracked = self._kept(("sat", run, image), track)
             count = min(64, tracked.values.shape[1]) if k is None else k
             return tracked.map(count, 0.2 if threshold is None else threshold)[0]
         key = ("map", run, image, method, target)
         if method not in SLOW:
-            return self._cached(key, lambda: explain.get(method)(self._subject(run).model, x, target)[0])
-        with self._lock:
-            if key in self._kept:
-                kept: Tensor = self._kept[key]
-                return kept
+            return self._kept(key, lambda: explain.get(method)(self._subject(run).model, x, target)[0])
+        kept: Tensor | None = self._kept.get(key)
+        if kept is not None:
+            return kept
         if progress is None:
             raise Unknown(f"{method} has not been computed for this image yet: start it first.")
         made = explain.get(method)(self._model_of_the_queue(run), x, target, progress=progress)[0]
-        with self._lock:
-            self._keep(key, made)
+        self._kept.put(key, made)
         return made
 
     def overlay(self, image: str, saliency: Tensor, strength: float) -> Picture:
-        return overlay(self._first.view.pixels(self._image(image).x)[0], saliency, strength)
+        return overlay(self._first.view.pixels(self._gallery[image])[0], saliency, strength)
 
     def curve(self, run: str, image: str, saliency: Tensor, target: int | None) -> dict[str, Any]:
         """Deletion and insertion by all scores."""
         with self._lock:
-            found = measure.all_scores(self._subject(run).model, self._image(image).x, saliency[None], target)
+            found = measure.all_scores(self._subject(run).model, self._gallery[image], saliency[None], target)
         return {
             score: {
                 "deletion": each.deletion_curves[0].tolist(),
@@ -275,7 +249,7 @@ class Explorer:
         steps: int = 28,
     ) -> tuple[Picture, float]:
         """The image at a step of deletion or insertion, and the probability of what the network says of the clean one."""
-        subject, x = self._subject(run), self._image(image).x
+        subject, x = self._subject(run), self._gallery[image]
         if not 0 <= step <= steps:
             raise Unknown(f"There are steps 0 to {steps}, not {step}.")
         rank, count = _ranks(saliency[None].to(x.device)), round(step * saliency.numel() / steps)
@@ -293,7 +267,7 @@ class Explorer:
     ) -> tuple[Picture, dict[str, Any]]:
         subject = self._subject(run)
         with self._lock:
-            made = invert.synthesize(subject.model, self._image(source).x, self._image(target).x, layer, k, path=path)
+            made = invert.synthesize(subject.model, self._gallery[source], self._gallery[target], layer, k, path=path)
         name = subject.view.name
         return picture(subject.view.pixels(made.images)[0]), {
             "image": name(int(made.image_verdicts[0])),
@@ -306,29 +280,28 @@ class Explorer:
 
     def audit(self, run: str) -> list[dict[str, Any]]:
         subject = self._subject(run)
-        return self._cached(("audit", run), lambda: subject.audit.to_dict())
+        return self._kept(("audit", run), lambda: subject.audit.to_dict())
 
     # --- inside
+
+    def require(self, run: str, image: str) -> None:
+        """Say what is not there before anything is begun."""
+        self._subject(run)
+        self._gallery[image]
 
     def _subject(self, run: str) -> Subject:
         if run not in self.subjects:
             raise Unknown(f"There is no run {run!r}; there are {', '.join(self.subjects)}.")
         return self.subjects[run]
 
-    def _image(self, name: str) -> Shown:
-        with self._lock:
-            if name not in self.images:
-                raise Unknown(f"There is no image {name!r} any more; choose another or send it again.")
-            return self.images[name]
-
     def _trace(self, run: str, image: str, layer: str) -> tuple[Trace, Grid]:
         subject = self._subject(run)
 
         def make() -> tuple[Trace, Grid]:
-            trace = Backtracker(subject.model, layer).trace(self._image(image).x)
+            trace = Backtracker(subject.model, layer).trace(self._gallery[image])
             return trace, grid_of(subject.model, layer, trace.features)
 
-        return self._cached(("trace", run, image, layer), make)
+        return self._kept(("trace", run, image, layer), make)
 
     def _model_of_the_queue(self, run: str) -> nn.Module:
         """A copy: hooks that the page's calls put on a network would be met by the queue's passes."""
@@ -336,18 +309,3 @@ class Explorer:
             if run not in self._models:
                 self._models[run] = copy.deepcopy(self._subject(run).model)
             return self._models[run]
-
-    def _cached(self, key: tuple[Any, ...], make: Callable[[], T]) -> T:
-        with self._lock:
-            if key in self._kept:
-                self._kept.move_to_end(key)
-                kept: T = self._kept[key]
-                return kept
-            made = make()
-            self._keep(key, made)
-            return made
-
-    def _keep(self, key: tuple[Any, ...], made: Any) -> None:
-        self._kept[key] = made
-        while len(self._kept) > 48:
-            self._kept.popitem(last=False)

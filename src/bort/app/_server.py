@@ -17,10 +17,11 @@ from starlette.middleware.base import BaseHTTPMiddleware
 from starlette.middleware.gzip import GZipMiddleware
 
 from bort import __version__
-from bort.app._explorer import SLOW, Explorer, Unknown
+from bort.app._explorer import SLOW, Explorer
 from bort.app._export import archive, data_url, page
 from bort.app._guard import Guard
 from bort.app._jobs import Busy, Job, Jobs
+from bort.app._kept import Unknown
 from bort.app._uploads import LARGEST_FILE, Refused
 from bort.report._images import Picture, png, signal
 
@@ -115,8 +116,7 @@ def create(explorer: Explorer, guard: Guard, jobs: Jobs | None = None) -> FastAP
     @app.post("/api/jobs")
     def start(run: Name, image: Name, method: Name, target: Class = None) -> dict[str, Any]:
         """Compute a slow map; asked for twice, it is done once."""
-        explorer._subject(run)
-        explorer._image(image)
+        explorer.require(run, image)
         if method not in SLOW:
             raise Unknown(f"{method!r} is not one of the slow methods {', '.join(SLOW)}.")
         key = json.dumps([run, image, method, target])
