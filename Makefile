@@ -12,7 +12,7 @@ SOURCES := src tests benchmarks examples
 help:  ## show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-demo: $(VENV)/explain.done  ## train a small network with SGD and with Bort-S on embedded digits, and open both in a report
+demo: $(VENV)/app.done  ## train a small network with SGD and with Bort-S on embedded digits, and open both in a report
 	@$(BIN)/bort demo
 
 test: lint $(VENV)/browser.done  ## lint, types and the whole test suite, warnings as errors
@@ -59,4 +59,4 @@ $(VENV)/%.done: pyproject.toml constraints.txt | $(VENV)/bin/python
 	     /^Installing collected/ { printf "\r\033[K    unpacking %d packages", n; fflush() } \
 	     END { print "" }' \
 	    || { cat $(VENV)/install.log; echo "The installation failed, see above (and $(VENV)/install.log)"; exit 1; }
-	@touch $@ $(if $(filter dev,$*),$(VENV)/explain.done)
+	@touch $@ $(if $(filter dev,$*),$(VENV)/app.done)
