@@ -4,6 +4,10 @@ import pytest
 import torch
 from hypothesis import settings
 
+from tests.pages import browser, runs
+
+__all__ = ["browser", "runs"]  # one browser for all tests of a process: playwright takes no second
+
 torch.set_num_threads(1)
 
 # Slow machines are no reason to fail, and a red test must be red again when it is run again.

@@ -1,3 +1,3 @@
-from tests.pages import _networks, browser, runs
+from tests.pages import _networks
 
-__all__ = ["_networks", "browser", "runs"]
+__all__ = ["_networks"]

@@ -4,10 +4,10 @@ import errno
 import os
 import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from bort.train import _history
 from tests.train.small import RECIPE, assert_same, dataset, fit
 
 
@@ -96,14 +96,14 @@ def test_the_folder_goes_away(tmp_path):
 
 
 def test_a_start_that_failed_can_be_repeated(whole, tmp_path, monkeypatch):
-    real = _history.Path.write_text
+    real = Path.write_bytes
 
-    def full(self, text, *args, **kwargs):
-        real(self, text[:10])
+    def full(self, content):
+        real(self, content[:10])
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patch:
-        patch.setattr(_history.Path, "write_text", full)
+        patch.setattr(Path, "write_bytes", full)
         with pytest.raises(OSError, match=r"cannot write .*recipe\.json: No space left on device"):
             fit(tmp_path / "run")
     assert not (tmp_path / "run").exists()
