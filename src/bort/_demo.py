@@ -48,7 +48,7 @@ def run(out: Path, epochs: int | None, seed: int, *, fresh: bool, amount: Amount
     if _is_up_to_date(report, out):
         console.print(f"[bold]3 of 3[/]  the report is there already: {escape(str(report))}\n")
     else:
-        console.print("[bold]3 of 3[/]  opening both networks: about a minute\n")
+        console.print("[bold]3 of 3[/]  opening both networks\n")
         with working() as say:
             made = make(looked, say)
             made.write(report)

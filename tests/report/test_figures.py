@@ -115,7 +115,6 @@ def test_runs_of_all_kinds(kind, missing, tmp_path, monkeypatch):
     else:
         monkeypatch.setattr("bort.train._examples.data_of", lambda *_: data())
     if kind == "no epoch":
-        monkeypatch.setattr(train.Run, "history", [], raising=False)
         real = train.load
         monkeypatch.setattr("bort.report._subject.train.load", lambda path: replace(real(path), history=[]))
     made = make(subjects([run.path], AMOUNT))

@@ -13,8 +13,8 @@ from bort.train._world import World
 
 def layout(net: nn.Module) -> torch.memory_format:
     """channels_last for what tensor cores do best, but not for a network with a large kernel on many channels, like the 7 × 7
-    on 512 that timm makes of VGG's first linear layer: cuDNN's weight gradient of it took 207 of a step's 220 ms in
-    channels_last; the whole step took 24 ms without (docs/training.md)."""
+    on 512 that timm makes of VGG's first linear layer: cuDNN's weight gradient of it is so slow in channels_last that the
+    whole training takes in a tenth of the images (docs/training.md, rates-h200.json)."""
     convs = (module for module in net.modules() if isinstance(module, nn.Conv2d))
     if any(conv.kernel_size[0] * conv.kernel_size[1] > 25 and conv.in_channels // conv.groups > 64 for conv in convs):
         return torch.contiguous_format
