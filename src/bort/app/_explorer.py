@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,7 +13,7 @@ from torch import Tensor, nn
 from bort import explain, invert, measure
 from bort.app._kept import Gallery, Kept, Unknown
 from bort.app._uploads import decode
-from bort.explain._common import Progress
+from bort.explain._common import Progress, map_layers
 from bort.invert._backtrack import Backtracker, Trace
 from bort.invert._grid import Grid, grid_of
 from bort.invert._salient import joint_seed, salient, single_seeds
@@ -78,33 +77,9 @@ class Explorer:
         def find() -> list[dict[str, Any]]:
             if not self.images:
                 return []
-            found: dict[str, dict[str, Any]] = {}
-
-            def look(name: str) -> Callable[[nn.Module, object, object], None]:
-                def hook(module: nn.Module, inputs: object, output: object) -> None:
-                    if isinstance(output, Tensor) and output.shape[0] == 1:
-                        try:
-                            shape = grid_of(subject.model, name, output).shape
-                        except ValueError:
-                            return
-                        if shape[1] * shape[2] > 1:
-                            found[name] = {"name": name, "channels": shape[0], "height": shape[1], "width": shape[2]}
-
-                return hook
-
-            kinds = (nn.Conv2d, nn.LayerNorm)
-            hooks = [
-                m.register_forward_hook(look(n))
-                for n, m in subject.model.named_modules()
-                if n and (isinstance(m, kinds) or n == self._top(subject))
-            ]
-            try:
-                with torch.no_grad():
-                    subject.model(next(iter(self.images.values())).x)
-            finally:
-                for hook in hooks:
-                    hook.remove()
-            return list(found.values())
+            maps, _ = map_layers(subject.model, next(iter(self.images.values())).x)
+            shapes = {name: grid_of(subject.model, name, output).shape for name, output in maps}
+            return [{"name": n, "channels": c, "height": h, "width": w} for n, (c, h, w) in shapes.items()]
 
         return self._kept(("layers", run), find)
 

@@ -5,16 +5,18 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from importlib.resources import files
 from typing import Annotated, Any, Literal
 
 import torch
-from fastapi import FastAPI, HTTPException, Query, Request, Response
+from fastapi import Depends, FastAPI, HTTPException, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException as StarletteException
 from starlette.middleware.base import BaseHTTPMiddleware
 from starlette.middleware.gzip import GZipMiddleware
+from torch import Tensor
 
 from bort import __version__
 from bort.app._explorer import SLOW, Explorer
@@ -31,6 +33,24 @@ Some = Annotated[int | None, Query(ge=1, le=100_000)]
 Class = Annotated[int | None, Query(ge=0, le=1_000_000)]
 Part = Annotated[float, Query(ge=0, le=1)]
 Threshold = Annotated[float | None, Query(ge=0, lt=1)]
+
+
+@dataclass
+class Map:
+    """Which saliency map: shared by everything that is seen of one."""
+
+    run: Name
+    image: Name
+    method: Name
+    target: Class = None
+    k: Some = None
+    threshold: Threshold = None
+
+    def of(self, explorer: Explorer) -> Tensor:
+        return explorer.saliency(self.run, self.image, self.method, self.target, self.k, self.threshold)
+
+
+Wanted = Annotated[Map, Depends()]
 
 _PAGE = {
     "/": ("index.html", "text/html; charset=utf-8"),
@@ -131,40 +151,23 @@ def create(explorer: Explorer, guard: Guard, jobs: Jobs | None = None) -> FastAP
         return _job(queue.cancel(name))
 
     @app.get("/api/saliency")
-    def saliency(
-        run: Name,
-        image: Name,
-        method: Name,
-        target: Class = None,
-        k: Some = None,
-        threshold: Threshold = None,
-        strength: Part = 0.6,
-    ) -> dict[str, Any]:
+    def saliency(wanted: Wanted, strength: Part = 0.6) -> dict[str, Any]:
         """The map over the image."""
-        found = explorer.saliency(run, image, method, target, k, threshold)
-        return {"picture": data_url(explorer.overlay(image, found, strength))}
+        return {"picture": data_url(explorer.overlay(wanted.image, wanted.of(explorer), strength))}
 
     @app.get("/api/curve")
-    def curve(
-        run: Name, image: Name, method: Name, target: Class = None, k: Some = None, threshold: Threshold = None
-    ) -> dict[str, Any]:
+    def curve(wanted: Wanted) -> dict[str, Any]:
         """Deletion and insertion by three scores."""
-        return explorer.curve(run, image, explorer.saliency(run, image, method, target, k, threshold), target)
+        return explorer.curve(wanted.run, wanted.image, wanted.of(explorer), wanted.target)
 
     @app.get("/api/step")
     def step(
-        run: Name,
-        image: Name,
-        method: Name,
+        wanted: Wanted,
         step: Annotated[int, Query(ge=0, le=28)],
         which: Literal["deletion", "insertion"] = "deletion",
-        target: Class = None,
-        k: Some = None,
-        threshold: Threshold = None,
     ) -> dict[str, Any]:
         """The image at a step."""
-        found = explorer.saliency(run, image, method, target, k, threshold)
-        at, chance = explorer.step(run, image, found, step, which)
+        at, chance = explorer.step(wanted.run, wanted.image, wanted.of(explorer), step, which)
         return {"picture": data_url(at), "probability": chance}
 
     @app.get("/api/transplant")

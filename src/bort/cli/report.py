@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from bort._amount import Amount
 
 
 def report(
     runs: tuple[Path, ...],
     /,
     out: Path = Path("report.html"),
-    shown: int = 6,
-    measured: int = 64,
-    evaluated: int = 24,
-    masks: int = 1000,
-    features: int = 64,
+    amount: Annotated[Amount, tyro.conf.arg(name="")] = Amount(),  # noqa: B008
     device: str = "cpu",
     data_root: Path | None = None,
 ) -> None:
@@ -23,19 +24,14 @@ def report(
     Args:
         runs: folders of runs on the same data.
         out: the page; its figures go into a folder beside it.
-        shown: images in the pictures.
-        measured: test images for ratios and reconstructions.
-        evaluated: test images for deletion and insertion.
-        masks: of RISE.
-        features: k of SAT and of everything made from the most salient features.
+        amount: how much is looked at.
         device: cpu, cuda, …
         data_root: where the data sets are; default: $BORT_DATA, or ~/.cache/bort.
     """
     from bort.cli._progress import working
-    from bort.report import Amount, make, subjects
+    from bort.report import make, subjects
 
     try:
-        amount = Amount(shown, measured, evaluated, masks, features)
         if out.is_dir():
             raise ValueError(f"{out} is a folder; name the page, such as {out / 'report.html'}")
         with working() as say:
@@ -53,11 +49,7 @@ def figures(
     /,
     runs: tuple[Path, ...] = (),
     out: Path = Path("figures"),
-    shown: int = 6,
-    measured: int = 64,
-    evaluated: int = 24,
-    masks: int = 1000,
-    features: int = 64,
+    amount: Annotated[Amount, tyro.conf.arg(name="")] = Amount(),  # noqa: B008
     device: str = "cpu",
     data_root: Path | None = None,
 ) -> None:
@@ -68,24 +60,20 @@ def figures(
             paper's own names such as fig:2_1_recon, or all.
         runs: folders of runs on the same data.
         out: the folder to write.
-        shown: images in the pictures.
-        measured: test images for ratios and reconstructions.
-        evaluated: test images for deletion and insertion.
-        masks: of RISE.
-        features: k of SAT and of everything made from the most salient features.
+        amount: how much is looked at.
         device: cpu, cuda, …
         data_root: where the data sets are; default: $BORT_DATA, or ~/.cache/bort.
     """
     from bort._whole import write_whole
     from bort.cli._progress import working
-    from bort.report import FIGURES, Amount, Missing, draw, resolve, subjects
+    from bort.report import FIGURES, Missing, draw, resolve, subjects
     from bort.report._style import to_png, to_svg
 
     try:
         if not names:
             raise ValueError(f"name a figure: all, {', '.join(FIGURES)}")
         wanted = list(FIGURES) if names == ("all",) else [resolve(name) for name in names]
-        found = subjects(list(runs), Amount(shown, measured, evaluated, masks, features), device, data_root)
+        found = subjects(list(runs), amount, device, data_root)
         out.mkdir(parents=True, exist_ok=True)
         for name in wanted:
             with working() as say:

@@ -53,9 +53,9 @@ def targets_of(outputs: Tensor, target: Target) -> Tensor:
     return chosen
 
 
-def top_layer(model: nn.Module, x: Tensor, *, deciding: bool = False) -> str:
-    """The last layer or block that has a map with more than one place: the paper's Z. With ``deciding`` the last one whose
-    places reach the class at all: behind the last attention of a ViT only the class token does."""
+def map_layers(model: nn.Module, x: Tensor) -> tuple[list[tuple[str, Tensor]], Tensor]:
+    """Every layer or block that has a map with more than one place, in order, with its output for the first image; and what
+    the model says of that."""
     found: list[tuple[str, Tensor]] = []
 
     def look(name: str) -> Callable[[nn.Module, object, object], None]:
@@ -74,17 +74,20 @@ def top_layer(model: nn.Module, x: Tensor, *, deciding: bool = False) -> str:
     hooks = [m.register_forward_hook(look(name)) for name, m in model.named_modules() if name and _is_layer(m)]
     try:
         with torch.inference_mode(False), torch.enable_grad(), evaluating(model):
-            told = outputs_of(model, x[:1].clone().requires_grad_())
-            maps = [output for _, output in found]
-            slopes = (
-                torch.autograd.grad(told.max(), maps, allow_unused=True) if deciding and maps else [None] * len(maps)
-            )
+            return found, outputs_of(model, x[:1].clone().requires_grad_())
     finally:
         for hook in hooks:
             hook.remove()
+
+
+def top_layer(model: nn.Module, x: Tensor, *, deciding: bool = False) -> str:
+    """The last layer or block that has a map: the paper's Z. With ``deciding`` the last one whose places reach the class at
+    all: behind the last attention of a ViT only the class token does."""
+    found, told = map_layers(model, x)
     if not found:
         raise ValueError(f"{type(model).__name__} has no layer with a feature map: name one with layer=")
     if deciding:
+        slopes = torch.autograd.grad(told.max(), [output for _, output in found], allow_unused=True)
         for (name, output), slope in zip(reversed(found), reversed(slopes), strict=True):
             if slope is not None and grid_of(model, name, output).to_map(slope).any():
                 return name

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from bort import measure, train
+from bort._amount import Amount
 from bort.explain._common import top_layer
 from bort.invert import Backtracker
 from bort.invert._grid import grid_of
@@ -24,29 +25,6 @@ Say = Callable[[str, int, int], None]
 
 class Missing(Exception):
     """A part of a report that makes no sense for these runs; the message says why."""
-
-
-@dataclass(frozen=True)
-class Amount:
-    """How much is measured and shown."""
-
-    shown: int = 6
-    """images in the pictures"""
-    measured: int = 64
-    """images for ratios and reconstructions"""
-    evaluated: int = 24
-    """images for deletion and insertion"""
-    masks: int = 1000
-    """of RISE"""
-    features: int = 64
-    """the paper's k"""
-    pairs: int = 64
-    """of images, for adversaries"""
-
-    def __post_init__(self) -> None:
-        for name, value in vars(self).items():
-            if value < 1:
-                raise ValueError(f"{name}={value}: must be 1 or more")
 
 
 @dataclass
