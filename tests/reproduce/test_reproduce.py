@@ -52,7 +52,8 @@ def test_every_result_can_be_traced():
         plan = PLANS[result["table"]]
         names = {job.name for job in plan.jobs(result["quick"], (result["seed"],))}
         assert file.stem in names, f"no job makes {file}"
-        assert result["command"] == f"bort reproduce {result['table']} --only {file.stem}"
+        more = "" if result["seed"] in plan.seeds else f" --seeds {result['seed']}"
+        assert result["command"] == f"bort reproduce {result['table']} --only {file.stem}{more}"
         assert len(result["commit"]) >= 7
         assert "dirty" not in result["commit"]
         assert len(result["data"]["fingerprint"]) == 64
@@ -96,6 +97,13 @@ def test_the_others(bort, tmp_path, table):
         result = json.loads(file.read_text())
         assert result["failed"] == ""
         assert f"({table}/{file.name})" in text, "every figure can be traced"
+        pictures = result["metrics"].get("pictures", [])
+        for name in (each["name"] for each in pictures):
+            picture = file.with_suffix("") / f"{name}.png"
+            assert picture.read_bytes().startswith(b"\x89PNG")
+            assert f"({table}/{file.stem}/{name}.png)" in text
+        if pictures:
+            continue
         shown = {
             "table3": lambda m: f"{m['methods']['sat']['relative deletion'][0]:.3f}",
             "figures": lambda m: f"{m['layers'][0]['ratio']:.2f}",

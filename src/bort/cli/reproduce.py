@@ -71,7 +71,13 @@ def results(folder: Path = Path("results"), /, check: bool = False) -> None:
 
 def _write(folder: Path) -> None:
     from bort._whole import write_whole
+    from bort.reproduce import charts
     from bort.reproduce import results as text
 
     write_whole(folder / "RESULTS.md", text(folder))
-    print(f"{folder / 'RESULTS.md'} written")
+    try:
+        drawn = charts(folder)
+    except ImportError as error:
+        print(f"charts are left as they are: {error}")
+        drawn = []
+    print(", ".join(map(str, (folder / "RESULTS.md", *drawn))) + " written")

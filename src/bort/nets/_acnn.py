@@ -63,6 +63,9 @@ class ACNNBase(nn.Module):
 
     The table gives conv1 a padding of 4 and the others none, which needs images of 128 × 128 or more. For smaller ones (Tiny
     ImageNet) the 3 × 3 convolutions are padded by 1; ``padded`` says which.
+
+    The initial weights are He's (N(0, 2 / fan-in), no biases): PyTorch's own shrink the signal by √6 a layer, and behind
+    twelve of them, with a ReLU on the classes too, there is no gradient to begin with.
     """
 
     def __init__(
@@ -77,7 +80,10 @@ class ACNNBase(nn.Module):
         layers = [*((_narrow(c, width, narrowest), kernel, stride) for c, kernel, stride in _BASE), (classes, 1, 1)]
         for number, (out, kernel, stride) in enumerate(layers, start=1):
             padding = 4 if number == 1 else (kernel // 2 if self.padded else 0)
-            setattr(self, f"conv{number}", nn.Conv2d(channels, out, kernel, stride, padding))
+            conv = nn.Conv2d(channels, out, kernel, stride, padding)
+            nn.init.kaiming_normal_(conv.weight, nonlinearity="relu")
+            nn.init.zeros_(conv.bias)  # type: ignore[arg-type]
+            setattr(self, f"conv{number}", conv)
             channels = out
 
     def features(self, x: Tensor) -> Tensor:

@@ -29,24 +29,27 @@ def _table3_by_score(found: Results, score: str) -> str:
     pairs: dict[str, dict[str, Results]] = {}
     for each in found:
         optim = each["recipe"]["optim"]["name"]
-        pairs.setdefault(each["row"].removesuffix(f"-{optim}"), {}).setdefault(optim, []).append(each)
+        side = "bort" if optim.startswith("bort") else "baseline"
+        pairs.setdefault(each["row"].removesuffix(f"-{optim}"), {}).setdefault(side, []).append(each)
     rows = []
     for base, both in pairs.items():
-        if set(both) != {"sgd", "bort-s"}:
+        if len(both) != 2:
             continue
-        for method in both["sgd"][0]["metrics"]["methods"]:
-            cells = []
-            paper = (
-                TABLE3.get(both["sgd"][0]["recipe"]["data"]["name"], {}).get(method) if score == "relative" else None
-            )
+        data = both["bort"][0]["recipe"]["data"]["name"]
+        is_small = data == "folder:tiny-imagenet-100"
+        papers = TABLE3.get("imagenet" if is_small else data, {}) if score == "relative" else {}
+        for method in both["baseline"][0]["metrics"]["methods"]:
+            cells, paper = [], papers.get(method)
             for place, end in enumerate(("deletion", "insertion")):
-                a, b = (_over_seeds(both[o], method, f"{score} {end}") for o in ("sgd", "bort-s"))
+                a, b = (_over_seeds(both[side], method, f"{score} {end}") for side in ("baseline", "bort"))
                 cells += [f"{a[0]:.3f}", f"{b[0]:.3f}", _verdict(a, b, lower=end == "deletion")]
                 if score == "relative":
-                    cells.append(f"{paper[place]:.2f} → {paper[2 + place]:.2f}" if paper else "–")
+                    mark = " (ImageNet)" if is_small else ""
+                    cells.append(f"{paper[place]:.2f} → {paper[2 + place]:.2f}{mark}" if paper else "–")
             rows.append((base, method, *cells))
     more = ("paper",) if score == "relative" else ()
-    header = ("network", "method", "deletion SGD ↓", "Bort-S ↓", "", *more, "insertion SGD ↑", "Bort-S ↑", "", *more)
+    deletion, insertion = ("deletion, baseline ↓", "Bort ↓", ""), ("insertion, baseline ↑", "Bort ↑", "")
+    header = ("network", "method", *deletion, *more, *insertion, *more)
     return f"### Score: {score}\n\n{capital(_SCORE[score])}.\n\n" + markdown(header, rows)
 
 
@@ -78,9 +81,10 @@ def _verdict(one: Sequence[float], other: Sequence[float], *, lower: bool) -> st
 def figures(found: Results) -> str:
     rows: list[Sequence[str]] = []
     trade: list[Sequence[str]] = []
-    good = [each for each in found if not each["failed"]]
+    drawn = [each for each in found if "pictures" in each["metrics"]]
+    good = [each for each in found if not each["failed"] and each not in drawn]
     if not good:
-        return "## Figures 1 to 3 in numbers\n\n" + lost(found)
+        return "## Figures 1 to 3 in numbers\n\n" + lost(found) + pictures(drawn)
     for each in good:
         m = each["metrics"]
         row = (
@@ -115,5 +119,21 @@ def figures(found: Results) -> str:
         + "\n### Adversaries (fig:3_3_adversary): a trade-off\n\n"
         f"{good[0]['metrics']['adversaries'][0]['pairs']} random pairs of two classes. *is target*: of the pairs that the "
         "network itself tells apart, the part that it takes for what it says of the target; *like* is the correlation with "
-        "source and target.\n\n" + markdown(more, trade)
+        "source and target. Numbers in the chart are the smallest and the largest k.\n\n"
+        "![How many images are taken for the target, against how much they look like the source](figures/trade-off.png)\n\n"
+        + markdown(more, trade)
+        + pictures(drawn)
     )
+
+
+def pictures(drawn: Results) -> str:
+    """The figures themselves, with what they say."""
+    text = ""
+    for each in drawn:
+        folder = each["file"].removesuffix(".json")
+        text += f"\n### Drawn: {folder.rpartition('/')[2]}\n\n[json]({each['file']})\n\n"
+        for one in each["metrics"]["pictures"]:
+            text += (
+                f"**{one['title']}** ({one['paper']}). {one['look']}\n\n![{one['alt']}]({folder}/{one['name']}.png)\n\n"
+            )
+    return text

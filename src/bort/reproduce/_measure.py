@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -13,22 +12,29 @@ from bort import explain, invert, measure
 from bort.explain._common import top_layer
 from bort.invert._similar import correlation
 from bort.measure._deletion import SCORES
-from bort.train import Run
+from bort.reproduce._trained import Trained
 from bort.train._examples import examples
 
 
-def training(run: Run, root: Path | None, device: str) -> dict[str, Any]:
+def training(trained: Trained) -> dict[str, Any]:
     """What the history says at its end."""
-    last = run.history[-1]
+    last = trained.run.history[-1]
     known = ("accuracy", "top5", "loss", "residual", "sigma", "seconds", "skipped")
     return {name: last[name] for name in known if name in last}
 
 
-def _saliency(run: Run, root: Path | None, device: str, *, images: int, masks: int) -> dict[str, Any]:
+_LAYERS = {"acnn-base": "conv8"}
+"""Section 4.2.2: visualizations are of the 5th layer of ACNN-Small, which is its top, and of the 8th of ACNN-Base."""
+
+
+def _saliency(trained: Trained, *, images: int, masks: int) -> dict[str, Any]:
     """Areas under deletion and insertion by all scores: mean and standard error over the images."""
-    x = examples(run.recipe, images, root)[0].to(device)
+    run, device = trained.run, trained.device
+    x = examples(run.recipe, images, trained.data_root)[0].to(device)
     workers = max(0, (os.cpu_count() or 1) - 2) if images > 50 else 0
     options: dict[str, dict[str, object]] = {"rise": {"masks": masks}, "xrai": {"workers": workers}}
+    if run.recipe.net.name in _LAYERS:
+        options["sat"] = {"layer": _LAYERS[run.recipe.net.name]}
     found = {}
     for name, each in measure.evaluate(run.model.to(device), x, explain.names(), options=options).items():
         areas: dict[str, Any] = {"seconds": round(each.seconds, 2)}
@@ -38,17 +44,17 @@ def _saliency(run: Run, root: Path | None, device: str, *, images: int, masks: i
                 error = values.std().item() / len(values) ** 0.5 if len(values) > 1 else 0.0
                 areas[f"{score} {end}"] = [round(values.mean().item(), 5), round(error, 5)]
         found[name] = areas
-    return training(run, root, device) | {"methods": found, "images": len(x), "masks": masks}
+    return training(trained) | {"methods": found, "images": len(x), "masks": masks}
 
 
 saliency = partial(_saliency, images=1000, masks=1000)
 saliency_quick = partial(_saliency, images=8, masks=50)
 
 
-def _inside(run: Run, root: Path | None, device: str, *, images: int, pairs: int) -> dict[str, Any]:
+def _inside(trained: Trained, *, images: int, pairs: int) -> dict[str, Any]:
     """Ratios and σ of each layer, correlations of reconstructions, and adversaries: success against similarity."""
-    model = run.model.to(device)
-    x, labels = (t.to(device) for t in examples(run.recipe, images, root))
+    model, device = trained.run.model.to(trained.device), trained.device
+    x, labels = (t.to(device) for t in examples(trained.run.recipe, images, trained.data_root))
     audit = measure.audit(model, x[: min(images, 256)])
     layers = [
         {
@@ -71,7 +77,7 @@ def _inside(run: Run, root: Path | None, device: str, *, images: int, pairs: int
         for k in (None, 64, 4)
         if not k or k <= channels
     }
-    found = training(run, root, device) | {"layers": layers, "reconstruction": kept, "images": len(x)}
+    found = training(trained) | {"layers": layers, "reconstruction": kept, "images": len(x)}
     return found | {"adversaries": _adversaries(model, x, labels, top, channels, pairs)}
 
 
