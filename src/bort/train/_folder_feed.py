@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, get_worker_info
 from torch.utils.data import Dataset as TorchDataset
 
 from bort.data import Folder
 from bort.train._feed import Batch, check_batch, order, weight
 from bort.train._recipe import Recipe
 from bort.train._runtime import Runtime
-from bort.train._seeded import seeded
+from bort.train._seeded import seed_all, seeded
 from bort.train._view import view_of
 from bort.train._world import World
 
@@ -145,7 +145,11 @@ class _Samples(TorchDataset[Sample]):
             image = self._data.read(file)
         except ValueError as error:
             return str(error)  # said by the parent: what a worker raises comes with thirty lines around it
-        with seeded(self._seed, "image", epoch, index):
+        chance = self._seed, "image", epoch, index
+        if get_worker_info() is not None:
+            seed_all(*chance)
+            return self._views(image), label
+        with seeded(*chance):
             return self._views(image), label
 
 

@@ -16,20 +16,28 @@ def seed_of(*key: int | str) -> int:
     return int.from_bytes(digest) >> 1
 
 
-@contextmanager
-def seeded(*key: int | str) -> Iterator[None]:
-    """Inside, the global generators of Python, numpy and torch's CPU are seeded by the key; outside they go on as before.
-
-    timm's augmentations draw from all three. With this, image 17 of epoch 3 looks the same whoever prepares it, and whenever.
-    """
+def seed_all(*key: int | str) -> None:
+    """Seed the global generators of Python, numpy and torch's CPU, from all of which timm's augmentations draw."""
     import numpy as np
 
     seed = seed_of(*key)
-    before = random.getstate(), np.random.get_state(), torch.get_rng_state()  # noqa: NPY002, timm's
+    random.seed(seed)
+    np.random.seed(seed % 2**32)  # noqa: NPY002, timm's
+    torch.default_generator.manual_seed(seed)
+
+
+@contextmanager
+def seeded(*key: int | str) -> Iterator[None]:
+    """Inside, the global generators are seeded by the key; outside they go on as before.
+
+    With this, image 17 of epoch 3 looks the same whoever prepares it, and whenever. Where nobody else draws from them, in a
+    process that only reads images, `seed_all` is enough: keeping and putting back three states is work for each image.
+    """
+    import numpy as np
+
+    before = random.getstate(), np.random.get_state(), torch.get_rng_state()  # noqa: NPY002
     try:
-        random.seed(seed)
-        np.random.seed(seed % 2**32)  # noqa: NPY002
-        torch.default_generator.manual_seed(seed)
+        seed_all(*key)
         yield
     finally:
         random.setstate(before[0])
