@@ -13,19 +13,14 @@ import pytest
 import uvicorn
 from PIL import Image
 
-from bort.app._explorer import Explorer
 from bort.app._guard import Guard
 from bort.app._server import create
-from tests.pages import network
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def server(runs):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("bort.train._run.build", network)
-        explorer = Explorer(runs, examples=6)
+def server(explorer):
     listening = socket.create_server(("127.0.0.1", 0))
     port = listening.getsockname()[1]
     config = uvicorn.Config(

@@ -13,21 +13,12 @@ from fastapi.testclient import TestClient
 from PIL import Image
 
 from bort import explain, invert, measure
-from bort.app._explorer import Explorer
 from bort.app._guard import Guard
 from bort.app._jobs import Jobs
 from bort.app._server import create
 from bort.report._images import picture, signal
-from tests.pages import network
 
 BASE = "http://localhost:8765"
-
-
-@pytest.fixture(scope="module")
-def explorer(runs):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("bort.train._run.build", network)
-        return Explorer(runs, examples=6)
 
 
 @pytest.fixture
@@ -80,6 +71,17 @@ def test_channels(client, explorer, here):
     channel = parts.channels[0, 1].item()
     one = client.get("/api/channel.png", params=here | {"channel": channel}).content
     assert np.array_equal(pixels(one), signal(parts.signals[0, 1]))
+
+
+def test_a_narrow_layer_gives_all_its_channels_if_nobody_says_how_many(client, here):
+    narrow = here | {"layer": "conv1"}
+    assert len(client.get("/api/channels", params=narrow).json()["channels"]) == 4
+    assert len(client.get("/api/clusters", params=narrow).json()["groups"]) == 4
+    pair = {"run": "plain", "source": "test-0", "target": "test-1", "layer": "conv1"}
+    assert (
+        client.get("/api/transplant", params=pair).json()
+        == client.get("/api/transplant", params=pair | {"k": 4}).json()
+    )
 
 
 def test_reconstructions_and_edits(client, explorer, here):
@@ -212,6 +214,11 @@ def test_mistakes_are_sentences(client, path, status, message):
     assert "Traceback" not in answer.text
 
 
+def test_the_wrong_method_says_which_is_right(client):
+    answer = client.delete("/api/info")
+    assert (answer.status_code, answer.headers["allow"]) == (405, "GET")
+
+
 def test_fifty_clicks_at_once_lose_nothing(client, here):
     def click(n):
         return client.get("/api/channel.png", params=here | {"image": f"test-{n % 6}", "channel": n % 4})
@@ -242,6 +249,7 @@ def test_a_token_where_others_could_reach_it(explorer):
     with TestClient(create(explorer, guard), base_url=BASE) as client:
         assert client.get("/api/info").status_code == 403
         assert client.get("/api/info?token=wrong").status_code == 403
+        assert client.get("/api/info?token=schlüssel").status_code == 403
         assert client.get("/?token=secret").status_code == 200
         assert client.get("/api/info").status_code == 200, "the cookie goes on"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import threading
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -23,8 +23,9 @@ from bort.report import Amount, Missing, Subject, subjects
 from bort.report._images import Picture, grid, overlay, picture, signal
 from bort.report._pictures import _coloured
 
-SLOW = ("guided-ig", "rise", "xrai")
+Slow = Literal["guided-ig", "rise", "xrai"]
 """Methods that go through the queue."""
+SLOW: Final[tuple[str, ...]] = get_args(Slow)
 
 
 class Explorer:
@@ -106,10 +107,10 @@ class Explorer:
             for p, c in zip(top.values, top.indices, strict=True)
         ]
 
-    def channels(self, run: str, image: str, layer: str, k: int) -> dict[str, Any]:
+    def channels(self, run: str, image: str, layer: str, k: int | None) -> dict[str, Any]:
         """The k most salient, with a sheet of their patterns; eight in a row."""
         trace, where = self._trace(run, image, layer)
-        found = salient(where.to_map(trace.features), k)
+        found = salient(where.to_map(trace.features), k or self._usual(run, image, layer))
         signals = trace(where.from_map(single_seeds(found, where.shape, 1.0)))[:, 0]
         pictures = [signal(s) for s in signals]
         rows = [pictures[i : i + 8] for i in range(0, len(pictures), 8)]
@@ -152,9 +153,9 @@ class Explorer:
         back = trace(where.from_map(seed))
         return back[0], correlation(back, self._gallery[image])[0].item()
 
-    def clusters(self, run: str, image: str, layer: str, k: int, groups: int) -> tuple[Picture, list[int]]:
+    def clusters(self, run: str, image: str, layer: str, k: int | None, groups: int) -> tuple[Picture, list[int]]:
         """The signals of the k most salient channels in as many colours, and the group of each."""
-        subject = self._subject(run)
+        subject, k = self._subject(run), k or self._usual(run, image, layer)
         with self._lock:
             found = invert.decompose(subject.model, self._gallery[image], layer, k, clusters=groups)
         assert found.clusters is not None
@@ -238,9 +239,9 @@ class Explorer:
     # --- two images, and all of it
 
     def transplant(
-        self, run: str, source: str, target: str, layer: str, k: int, path: Literal["source", "target", "none"]
+        self, run: str, source: str, target: str, layer: str, k: int | None, path: Literal["source", "target", "none"]
     ) -> tuple[Picture, dict[str, Any]]:
-        subject = self._subject(run)
+        subject, k = self._subject(run), k or self._usual(run, target, layer)
         with self._lock:
             made = invert.synthesize(subject.model, self._gallery[source], self._gallery[target], layer, k, path=path)
         name = subject.view.name
@@ -277,6 +278,10 @@ class Explorer:
             return trace, grid_of(subject.model, layer, trace.features)
 
         return self._kept(("trace", run, image, layer), make)
+
+    def _usual(self, run: str, image: str, layer: str) -> int:
+        """How many channels, if nobody says: 64 as in the paper, or all of a narrower layer."""
+        return min(64, self._trace(run, image, layer)[1].shape[0])
 
     def _model_of_the_queue(self, run: str) -> nn.Module:
         """A copy: hooks that the page's calls put on a network would be met by the queue's passes."""

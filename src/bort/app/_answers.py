@@ -1,0 +1,134 @@
+"""What the server answers with. The description at /openapi.json is made of this, and every answer is held against it."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.responses import Response
+
+from bort.app._jobs import State
+
+
+class Answer(BaseModel):
+    """A key that is not described here is a mistake of ours, not something to leave out quietly."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class Layer(Answer):
+    """One that has a map."""
+
+    name: str
+    channels: int
+    height: int
+    width: int
+
+
+class Run(Answer):
+    name: str
+    recipe: str
+    accuracy: float | None
+    layers: list[Layer]
+    top: str = Field(description="The last layer with a map; empty while there is no image to find it with.")
+
+
+class Image(Answer):
+    name: str
+    label: str
+
+
+class Info(Answer):
+    runs: list[Run]
+    images: list[Image]
+    classes: list[str]
+    methods: list[str]
+    slow: list[str] = Field(description="Methods that POST /api/jobs computes.")
+
+
+class Uploaded(Answer):
+    image: str
+
+
+class Prediction(Answer):
+    number: int = Field(alias="class")
+    name: str
+    probability: float
+
+
+class Channel(Answer):
+    channel: int
+    value: float
+    row: int
+    column: int
+
+
+class Seen(Answer):
+    picture: str = Field(description="A data URL of a PNG.")
+
+
+class Channels(Answer):
+    sheet: str = Field(description="A data URL of a PNG: the channels' patterns, row by row.")
+    columns: int
+    channels: list[Channel]
+
+
+class Reconstruction(Seen):
+    correlation: float = Field(description="With the input.")
+
+
+class Clusters(Seen):
+    groups: list[int] = Field(description="Of each channel.")
+
+
+class Calculation(Answer):
+    job: str
+    state: State
+    done: int
+    total: int
+    message: str
+
+
+class Curve(Answer):
+    deletion: list[float]
+    insertion: list[float]
+    areas: tuple[float, float] = Field(description="Under deletion and under insertion.")
+
+
+class Step(Seen):
+    probability: float
+
+
+class Transplant(Seen):
+    image: str = Field(description="What the network says of the picture; the others likewise.")
+    map: str
+    source: str
+    target: str
+    like_source: float
+    like_target: float
+
+
+class Audited(Answer):
+    """See `bort.measure.LayerAudit`; null where a number does not exist."""
+
+    name: str
+    kind: str
+    shape: tuple[int, int]
+    blocks: int
+    invertible: bool
+    sigma: tuple[float, float]
+    row_norms: tuple[float, float]
+    gram_diagonal: float | None
+    gram_off_diagonal: float | None
+    residual: float | None
+    floor: float | None
+    ratio: float | None
+    cosine: float | None
+    claim: float | None
+    agreement: float | None
+
+
+class Png(Response):
+    media_type = "image/png"
+
+
+class Zip(Response):
+    media_type = "application/zip"
