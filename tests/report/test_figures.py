@@ -166,6 +166,7 @@ def test_figures_by_name(runs, tmp_path, monkeypatch, capsys):
     }
     with Image.open(tmp_path / "ratio.png") as image:
         assert image.size[0] > 400
+    assert "math" not in (tmp_path / "gram.svg").read_text(), "TeX is off: names have dollars in them"
     assert "fig:2_1_recon" in capsys.readouterr().out
     with pytest.raises(SystemExit, match="name a figure: all, training"):
         bort("--runs", runs[0])

@@ -35,6 +35,7 @@ def gram(subjects: list[Subject]) -> Illustration:
                 )
             cell.axvline(wanted, color=MUTED, linewidth=0.8, linestyle=(0, (2, 2)))
             cell.set_yscale("log")
+            cell.yaxis.set_major_formatter("{x:g}")  # matplotlib's own is TeX, which is switched off
             cell.set_title(title)
             cell.set_xlabel("entry of the Gram matrix")
         left.set_ylabel("part of the entries")
