@@ -1,5 +1,7 @@
 """XRAI: parity with PAIR's saliency in its segments and in its greedy growth."""
 
+import multiprocessing
+
 import numpy as np
 import pytest
 import torch
@@ -61,7 +63,14 @@ def test_with_workers():
     values, seen = torch.stack([attributions(28, 28, seed) for seed in range(3)]), []
     maps = explain.xrai(net, x, attributions=values, workers=1, progress=lambda *call: seen.append(call))
     assert torch.equal(maps, explain.xrai(net, x, attributions=values))
-    assert seen == [(1, 3), (2, 3), (3, 3)]
+    assert seen == [(16, 48), (32, 48), (48, 48)]
+
+    def stop(done, total):
+        raise explain.Cancelled
+
+    with pytest.raises(explain.Cancelled):
+        explain.xrai(net, x, attributions=values, workers=1, progress=stop)
+    assert multiprocessing.active_children() == []
     with pytest.raises(ValueError, match="workers=-1"):
         explain.xrai(net, x, workers=-1)
 

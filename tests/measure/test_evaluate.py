@@ -20,7 +20,7 @@ def test_each_method_as_if_alone(net, x):
             alone = measure.deletion_insertion(net, x, maps, 3, steps=7, score=score)
             torch.testing.assert_close(each.scores[score].deletion_curves, alone.deletion_curves)
             assert each.scores[score].means == alone.means
-    assert seen == [("rise", 8, 8)]
+    assert seen == [("rise", 8, 24), ("rise", 16, 24), ("rise", 24, 24)]
 
 
 def test_all_explain_the_class_that_the_model_says(net, x):

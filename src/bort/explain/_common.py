@@ -27,11 +27,27 @@ def check_images(model: nn.Module, x: Tensor) -> None:
 
 
 Progress = Callable[[int, int], None]
-"""Called with (done, total) as a slow method goes on. To cancel it, raise an exception there, :class:`Cancelled` for one."""
+"""Called with (done, total) as a slow method goes on: in units of its own, never falling, and at last with done = total. To
+cancel it, raise an exception there, :class:`Cancelled` for one."""
 
 
 class Cancelled(Exception):
     """Raised by a ``progress`` function to end a method early. The model is left as it was."""
+
+
+class Meter:
+    """One scale of (done, total) for a method of several parts, one after the other, each with a scale of its own."""
+
+    def __init__(self, progress: Progress | None, total: int) -> None:
+        self._progress, self._total, self._begun = progress, total, 0
+
+    def part(self, units: int) -> Progress | None:
+        """For the next part, which is that much of the total."""
+        whole, start = self._progress, self._begun
+        self._begun += units
+        if whole is None:
+            return None
+        return lambda done, total: whole(start + units * done // total, self._total)
 
 
 def targets_of(outputs: Tensor, target: Target) -> Tensor:

@@ -6,11 +6,16 @@ r"""Integrated Gradients (Sundararajan et al. 2017), by captum.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
 from bort._modes import evaluating, outputs_of
 from bort.explain._common import Progress, Target, at_once, check_images, classes_of
+
+_WATCHED = 4  # steps in a pass on a CPU while somebody watches: small passes cost hardly more there, and take a while
 
 
 def integrated_gradients(
@@ -31,7 +36,7 @@ def integrated_gradients(
         steps: points of the Gauss–Legendre quadrature between baseline and image.
         baseline: where the path begins, a number, an image, or one for each: 0 is the mean colour of normalised images.
         by_colour: leave the colours apart: (N, C, H, W).
-        progress: called after each image; see :data:`Progress`.
+        progress: called after some steps, with how many of those of all images are done; see :data:`Progress`.
     """
     try:
         from captum.attr import IntegratedGradients
@@ -50,11 +55,30 @@ def integrated_gradients(
     chunk = at_once(model, x, backward=True)
     with evaluating(model):
         method = IntegratedGradients(lambda images: outputs_of(model, images))
+        if progress is not None:
+            few = _WATCHED if x.device.type == "cpu" else chunk
+            method.gradient_func = _watched(method.gradient_func, few, progress, steps * len(x))
         maps = []
         for n in range(len(x)):
             start = baseline[n : n + 1] if isinstance(baseline, Tensor) else baseline
             found = method.attribute(x[n : n + 1], start, int(classes[n]), n_steps=steps, internal_batch_size=chunk)
             maps.append(found.detach() if by_colour else found.detach().sum(dim=1))
-            if progress is not None:
-                progress(n + 1, len(x))
     return torch.cat(maps)
+
+
+def _watched(gradients: Callable[..., Any], size: int, progress: Progress, total: int) -> Callable[..., Any]:
+    """captum's gradients at many steps, computed in passes of about that size, with progress told after each. What captum
+    adds up is as many steps at once as before: the sum is rounded as without."""
+    done = 0
+
+    def watched(forward_fn: Any, inputs: tuple[Tensor], target_ind: Any, **_: Any) -> tuple[Tensor]:
+        nonlocal done
+        found: list[Tensor] = []
+        # Evenly, so that none is left alone: torch multiplies by a single row in another way, and rounds it differently.
+        for few in inputs[0].detach().tensor_split(max(1, len(inputs[0]) // size)):
+            found += gradients(forward_fn, (few.requires_grad_(),), target_ind)
+            done += len(few)
+            progress(done, total)
+        return (torch.cat(found),)
+
+    return watched

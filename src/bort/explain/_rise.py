@@ -16,6 +16,9 @@ from torch.nn import functional as F
 from bort._modes import evaluating, outputs_of
 from bort.explain._common import Progress, Target, at_once, check_images, classes_of
 
+_CALLS = 40  # of progress or more: enough to see it move and to stop it
+_PASS = 64  # masks are a small one: a network that takes fewer at once has many passes anyway, and keeps them
+
 
 @torch.no_grad()
 def rise(
@@ -40,7 +43,7 @@ def rise(
         keep: probability that a cell is left open.
         score: of the target: its probability, as published, or its logit.
         seed: of the masks.
-        progress: called after each chunk; see :data:`Progress`.
+        progress: called after each pass, with the number of masks and images done; see :data:`Progress`.
     """
     check_images(model, x)
     if masks < 1 or cells < 1 or not 0 < keep < 1:
@@ -50,16 +53,23 @@ def rise(
     grids, rows, columns = draw(masks, cells, keep, x.shape[-2:], torch.Generator().manual_seed(seed))
     sums = torch.zeros(len(x), *x.shape[-2:], dtype=torch.float64, device=x.device)
     classes, size = classes_of(model, x, target), at_once(model, x)
+    done, total = 0, masks * len(x)
+    # Who watches gets smaller passes, but the scores are added up in the same chunks: the sum is rounded as without.
+    in_a_pass = size if progress is None else min(size, max(_PASS, math.ceil(total / _CALLS)))
     with evaluating(model):
-        for done in range(0, masks, size):
-            part = slice(done, done + size)
+        for start in range(0, masks, size):
+            part = slice(start, start + size)
             chunk = enlarge(grids[part], rows[part], columns[part], x.shape[-2:]).to(x)
             for n in range(len(x)):
-                outputs = outputs_of(model, x[n] * chunk[:, None])
-                told = outputs.softmax(dim=1) if score == "probability" else outputs
-                sums[n] += torch.einsum("m,mhw->hw", told[:, classes[n]].double(), chunk.double())
-            if progress is not None:
-                progress(min(masks, done + size), masks)
+                scores = []
+                for few in chunk.tensor_split(math.ceil(len(chunk) / in_a_pass)):
+                    outputs = outputs_of(model, x[n] * few[:, None])
+                    told = outputs.softmax(dim=1) if score == "probability" else outputs
+                    scores.append(told[:, classes[n]].double())
+                    done += len(few)
+                    if progress is not None:
+                        progress(done, total)
+                sums[n] += torch.einsum("m,mhw->hw", torch.cat(scores), chunk.double())
     return (sums / (masks * keep)).to(x.dtype)
 
 

@@ -14,13 +14,14 @@ import multiprocessing
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bort.explain._common import Progress, Target, check_images, classes_of
+from bort.explain._common import Meter, Progress, Target, check_images, classes_of
 from bort.explain._integrated import integrated_gradients
 
 if TYPE_CHECKING:
@@ -29,6 +30,10 @@ if TYPE_CHECKING:
 
 _SCALES = (50, 100, 150, 250, 500, 1200)
 _SIZE = (224, 224)  # what the scales were chosen for
+_GROWTH = 10  # of progress, for the growth of a map, where a step of Integrated Gradients or a scale is 1
+_PARTS = len(_SCALES) + _GROWTH
+
+_Later = Callable[[Progress | None], Tensor]
 
 
 def xrai(
@@ -53,7 +58,8 @@ def xrai(
         min_pixels: a segment that brings fewer new pixels is left out.
         attributions: (N, H, W) to use instead of Integrated Gradients.
         workers: processes that cut images into segments and grow the maps; 0: none. It pays from some dozen images on.
-        progress: called after each image; see :data:`Progress`.
+        progress: called after some steps of Integrated Gradients, after each scale and each segment of an image, or, with
+            workers, after the steps and each map; see :data:`Progress`.
     """
     check_images(model, x)
     if workers < 0:
@@ -66,54 +72,76 @@ def xrai(
         raise ValueError(f"steps={steps}: with attributions given there are no steps to make")
     if attributions is not None and not torch.isfinite(attributions).all():
         raise ValueError("the attributions have NaN or Inf in them")
+    steps = (100 if steps is None else steps) if attributions is None else 0
+    meter = Meter(progress, len(x) * (2 * steps + _PARTS))
     classes = classes_of(model, x, target)
     maps: list[Tensor] = []
     with _pool(workers) as run:
         waiting = []
         for n in range(len(x)):
             image = x[n : n + 1]
-            values = (
-                attributions[n]
-                if attributions is not None
-                else _values(model, image, classes[n], 100 if steps is None else steps)
-            )
+            values = attributions[n] if attributions is not None else _values(model, image, classes[n], steps, meter)
             waiting.append(run(image[0].detach().cpu(), values.detach().double().cpu(), dilation, min_pixels))
             while waiting and (len(waiting) > 4 * workers or n + 1 == len(x)):
-                maps.append(waiting.pop(0)().to(x))
-                if progress is not None:
-                    progress(len(maps), len(x))
+                maps.append(waiting.pop(0)(meter.part(_PARTS)).to(x))
     return torch.stack(maps)
 
 
-def _map(image: Tensor, values: Tensor, dilation: int, min_pixels: int) -> Tensor:
-    return grow(values, segments(image, dilation), min_pixels)
+def _map(image: Tensor, values: Tensor, dilation: int, min_pixels: int, progress: Progress | None = None) -> Tensor:
+    meter = Meter(progress, _PARTS)
+    masks = segments(image, dilation, meter.part(len(_SCALES)))
+    return grow(values, masks, min_pixels, meter.part(_GROWTH))
 
 
 @contextmanager
-def _pool(workers: int) -> Iterator[Callable[..., Callable[[], Tensor]]]:
+def _pool(workers: int) -> Iterator[Callable[..., _Later]]:
     """A way to call `_map` and to ask for its result later: at once, or in processes of their own."""
     if not workers:
-        yield lambda *given: lambda: _map(*given)
+        yield lambda *given: partial(_map, *given)
         return
     # Started afresh, not forked: this process may hold a GPU and threads.
     with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), initializer=_alone) as pool:
-        yield lambda *given: pool.submit(_map, *given).result
+
+        def begin(*given: Any) -> _Later:
+            future = pool.submit(_map, *given)
+
+            def result(progress: Progress | None) -> Tensor:
+                found = future.result()
+                if progress is not None:
+                    progress(1, 1)
+                return found
+
+            return result
+
+        try:
+            yield begin
+        except BaseException:
+            pool.shutdown(cancel_futures=True)  # cancelled: what has not begun would be done in vain
+            raise
 
 
 def _alone() -> None:
     torch.set_num_threads(1)
 
 
-def _values(model: nn.Module, image: Tensor, target: Tensor, steps: int) -> Tensor:
+def _values(model: nn.Module, image: Tensor, target: Tensor, steps: int, meter: Meter) -> Tensor:
     """The mean over a black and a white baseline of the largest attribution among the colours."""
     ends = [
-        integrated_gradients(model, image, target[None], steps=steps, baseline=level.expand_as(image), by_colour=True)
+        integrated_gradients(
+            model,
+            image,
+            target[None],
+            steps=steps,
+            baseline=level.expand_as(image),
+            by_colour=True,
+            progress=meter.part(steps),
+        )
         for level in (image.min(), image.max())
     ]
     return torch.stack(ends).mean(dim=0).amax(dim=1)[0]
 
 
-def segments(image: Tensor, dilation: int) -> Tensor:
+def segments(image: Tensor, dilation: int, progress: Progress | None = None) -> Tensor:
     """(K, H, W) masks of the segments of an image (C, H, W), at all scales, widened."""
     try:
         import numpy as np
@@ -130,14 +158,16 @@ def segments(image: Tensor, dilation: int) -> Tensor:
         labels: NDArray[np.int64] = felzenszwalb(large, scale=scale, sigma=0.8, min_size=150)
         return labels
 
-    found = []
+    found: list[Tensor] = []
     with ThreadPoolExecutor(len(_SCALES)) as pool:  # most of it is C
-        scales = list(pool.map(cut, _SCALES))
-    for labels in scales:
-        small = resize(labels, image.shape[1:], order=0, preserve_range=True, mode="constant", anti_aliasing=False)
-        numbers = torch.from_numpy(np.ascontiguousarray(small)).long()
-        found.append(numbers == torch.arange(int(numbers.min()), int(numbers.max()) + 1)[:, None, None])
-    return _widen(torch.cat(found), dilation)
+        for labels in pool.map(cut, _SCALES):
+            small = resize(labels, image.shape[1:], order=0, preserve_range=True, mode="constant", anti_aliasing=False)
+            numbers = torch.from_numpy(np.ascontiguousarray(small)).long()
+            masks = numbers == torch.arange(int(numbers.min()), int(numbers.max()) + 1)[:, None, None]
+            found.append(_widen(masks, dilation))
+            if progress is not None:
+                progress(len(found), len(_SCALES))
+    return torch.cat(found)
 
 
 def _widen(masks: Tensor, radius: int) -> Tensor:
@@ -159,9 +189,10 @@ def _widen(masks: Tensor, radius: int) -> Tensor:
     return wide
 
 
-def grow(values: Tensor, masks: Tensor, min_pixels: int) -> Tensor:
-    """(H, W): add the mask whose new pixels have the highest mean, until none brings enough new pixels."""
-    flat, count = values.flatten(), len(masks)
+def grow(values: Tensor, masks: Tensor, min_pixels: int, progress: Progress | None = None) -> Tensor:
+    """(H, W): add the mask whose new pixels have the highest mean, until none brings enough new pixels. Progress is told in
+    pixels: nobody knows how many rounds there will be."""
+    flat, count, done = values.flatten(), len(masks), 0
     pixels, owners = masks.flatten(1).T.nonzero(as_tuple=True)  # by pixel: the masks that it is in
     starts = torch.cat([torch.zeros(1, dtype=torch.long), torch.bincount(pixels, minlength=len(flat)).cumsum(dim=0)])
     counts = torch.bincount(owners, minlength=count).double()
@@ -183,7 +214,12 @@ def grow(values: Tensor, masks: Tensor, min_pixels: int) -> Tensor:
         counts -= torch.bincount(leaving, minlength=count)
         sums -= torch.bincount(leaving, weights=flat[new].repeat_interleave(lengths), minlength=count)
         counts[best] = 0
+        done += len(new)
+        if progress is not None:
+            progress(done, len(flat))
     rest = result == -torch.inf
     if rest.any():
         result[rest] = flat[rest].mean()
+    if progress is not None:
+        progress(len(flat), len(flat))
     return result.view_as(values)
