@@ -94,3 +94,25 @@ def test_old_results_are_forgotten(jobs):
         assert made[-1].finished.wait(5)
     assert jobs.get(made[0].name) is None
     assert jobs.get(made[-1].name) is made[-1]
+
+
+def test_cancelled_ones_make_room(jobs):
+    go = threading.Event()
+    first = jobs.start("a", hold(go))
+    while first.state != "running":
+        pass
+    for key in "bcdefgh":
+        assert jobs.cancel(jobs.start(key, hold(go)).name).state == "cancelled"
+    go.set()
+
+
+def test_left_by_one_page_of_two(jobs):
+    go = threading.Event()
+    job = jobs.start("a", hold(go))
+    jobs.start("a", hold(go))
+    jobs.cancel(job.name, leave=True)
+    assert not job.cancelled.is_set(), "the other still waits for it"
+    jobs.cancel(job.name, leave=True)
+    assert job.finished.wait(5)
+    assert job.state == "cancelled"
+    go.set()

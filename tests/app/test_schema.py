@@ -21,6 +21,7 @@ KNOWN = {
     "run": ["plain", "<b>&$\\alpha$"],
     "image": ["test-0", "test-1"],
     "layer": ["conv1", "conv5", "head"],
+    "channel": ["0.1", "1.0", "7.99999"],
     "edits": ["0:0", "1:2.5,0:-1", "999:1", "1:x"],
     "job": [JOB],
 }
@@ -36,6 +37,7 @@ CONFIG = {
     "generation": {"max-examples": 50, "deterministic": True, "no-shrink": True},
     "dictionaries": {name: {"values": values} for name, values in KNOWN.items()},
     "parameters": {f"query.{name}": mostly(name) for name in ("run", "image", "layer", "edits")}
+    | {f"query.{name}": mostly("image") for name in ("other",)}
     | {"query.source": mostly("image"), "query.target": mostly("image"), "path.name": mostly("job")},
     "checks": {
         # 400 is for what only a network can say: that a layer has fewer channels, that there are fewer classes.
@@ -63,7 +65,7 @@ def app(explorer):
 
 
 def is_true(case, app):
-    case.call_and_validate(app=app, cookies={"token": TOKEN})
+    case.call_and_validate(app=app, cookies={"token-8765": TOKEN})
 
 
 # A function for each operation: those that schemathesis would make of one have one name, and xdist then runs one of them.

@@ -45,6 +45,7 @@ def bomb(width, height):
         (b"\0" * (LARGEST_FILE + 1), "8.0 MB; at most 8"),
         (bomb(9_000, 9_000), "9000 × 9000 pixels; at most 25 million"),
         (bomb(60_000, 60_000), "far too many pixels; at most 25 million"),
+        (bomb(1, 2_000_000), "1 × 2000000 pixels; a side may be at most 50 times"),
         (bomb(0, 10), "damaged|not an image|0 × 10"),
     ],
 )

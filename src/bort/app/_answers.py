@@ -68,6 +68,7 @@ class Seen(Answer):
 class Channels(Answer):
     sheet: str = Field(description="A data URL of a PNG: the channels' patterns, row by row.")
     columns: int
+    count: int = Field(description="Of the layer's channels.")
     channels: list[Channel]
 
 
@@ -91,10 +92,6 @@ class Curve(Answer):
     deletion: list[float]
     insertion: list[float]
     areas: tuple[float, float] = Field(description="Under deletion and under insertion.")
-
-
-class Step(Seen):
-    probability: float
 
 
 class Transplant(Seen):

@@ -1,18 +1,21 @@
-"""A view to take away: files with a manifest, or one self-contained page."""
+"""A view to take away: what is on the screen, of all runs, as files with a manifest or as one self-contained page."""
 
 from __future__ import annotations
 
 import io
 import json
+import re
 import zipfile
 from base64 import b64encode
-from html import escape
-from importlib.resources import files
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
-from bort import __version__
+from torch import Tensor
+
 from bort._environment import describe
 from bort.app._explorer import Explorer
+from bort.app._view import Seen, View
 from bort.report._images import Picture, enlarged, npy, png, signal
 
 
@@ -20,62 +23,105 @@ def data_url(image: Picture) -> str:
     return "data:image/png;base64," + b64encode(png(image)).decode()
 
 
-def archive(explorer: Explorer, view: dict[str, Any], edits: dict[int, float]) -> bytes:
-    """PNG and npy of what is seen of one run, and manifest.json."""
-    run, image, method = view["run"], view["image"], view["method"]
-    back, like = explorer.reconstruct(run, image, view["layer"], None, binary=True, edits=edits)
-    found = explorer.saliency(run, image, method, view["target"], view["k"], view["threshold"])
-    manifest = view | {"edits": edits, "correlation": like, "says": explorer.predict(run, image)} | describe(0)
-    content = {
-        "input.png": png(enlarged(explorer.input(image))),
-        "reconstruction.png": png(enlarged(signal(back))),
-        "reconstruction.npy": npy(back),
-        f"{method}.png": png(enlarged(explorer.overlay(image, found, 0.6))),
-        f"{method}.npy": npy(found),
-        "manifest.json": json.dumps(manifest, indent=2, ensure_ascii=False).encode(),
-    }
+@dataclass
+class Shown:
+    """A picture with its words, and the numbers behind it."""
+
+    name: str
+    words: str
+    picture: Picture
+    values: Tensor | None = None
+
+
+@dataclass
+class Part:
+    """What a run has in the view."""
+
+    run: str
+    pictures: list[Shown] = field(default_factory=list)
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+def parts(explorer: Explorer, view: View) -> list[Part]:
+    """One a run, in the page's order."""
+    make = {"inside": _inside, "evidence": _evidence, "transplant": _transplant, "audit": _audit}[view.view]
+    found = []
+    for number, run in enumerate(explorer.subjects):
+        part = Part(run)
+        if view.view != "audit":
+            part.facts["says"] = explorer.predict(run, view.image)
+        make(explorer, view, view.of(explorer, number), part)
+        found.append(part)
+    return found
+
+
+def _inside(explorer: Explorer, view: View, seen: Seen, part: Part) -> None:
+    run, image, layer = seen.run, view.image, seen.layer
+    k = seen.k if view.part == "k" else None
+    back, like = explorer.reconstruct(run, image, layer, k, binary=view.binary, edits=seen.edits)
+    source = "the whole map" if k is None else f"{k} features{', binarised' if view.binary else ''}"
+    scaled = ", ".join(f"{channel} × {factor:g}" for channel, factor in seen.edits.items())
+    words = f"from {layer}, {source}{f', channels scaled: {scaled}' if scaled else ''}: correlation {like:.2f}"
+    part.pictures += [
+        Shown("input", "input", explorer.input(image)),
+        Shown("reconstruction", words, signal(back), back),
+    ]
+    if seen.channel is not None:
+        pattern = explorer.channel(run, image, layer, seen.channel)
+        part.pictures.append(Shown(f"channel-{seen.channel}", f"channel {seen.channel}", signal(pattern), pattern))
+    if view.clusters:
+        coloured, groups = explorer.clusters(run, image, layer, min(64, seen.k), 4)
+        part.pictures.append(Shown("clusters", "clusters", coloured))
+        part.facts["clusters"] = groups
+    part.facts |= {"layer": layer, "correlation": like, "edits": seen.edits, "features": k}
+
+
+def _evidence(explorer: Explorer, view: View, seen: Seen, part: Part) -> None:
+    run, image, method = seen.run, view.image, view.method
+    sat = (seen.tracked, view.threshold) if method == "sat" else (None, None)
+    found = explorer.evidence.saliency(run, image, method, view.target, *sat)
+    curve = explorer.evidence.curve(run, image, found, view.target)
+    score = curve[view.score][view.which][view.step]
+    at = explorer.evidence.step(run, image, found, view.step, view.which)
+    part.pictures += [
+        Shown("input", "input", explorer.input(image)),
+        Shown(method, method, explorer.evidence.overlay(run, image, found, view.strength), found),
+        Shown(f"{view.which}-step-{view.step}", f"{view.which}, step {view.step}: {view.score} {score:.3f}", at),
+    ]
+    part.facts["curves"] = curve
+
+
+def _transplant(explorer: Explorer, view: View, seen: Seen, part: Part) -> None:
+    made, facts = explorer.transplant(seen.run, view.image, view.other, seen.layer, seen.k, view.path)
+    part.pictures += [
+        Shown("source", f"source: “{facts['source']}”", explorer.input(view.image)),
+        Shown("target", f"target: “{facts['target']}”", explorer.input(view.other)),
+        Shown("made", f"made: the image is “{facts['image']}”, the map “{facts['map']}”", made),
+    ]
+    part.facts |= facts | {"layer": seen.layer, "features": seen.k}
+
+
+def _audit(explorer: Explorer, view: View, seen: Seen, part: Part) -> None:
+    part.facts["audit"] = explorer.audit(seen.run)
+
+
+def archive(explorer: Explorer, view: View) -> bytes:
+    """PNG and npy in a folder for each run, and manifest.json: the view, its address, the numbers, and where it was made."""
+    found = parts(explorer, view)
+    manifest: dict[str, Any] = {"view": view.to_dict(), "address": view.address(), "runs": []} | describe(0)
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as packed:
-        for name, each in content.items():
-            packed.writestr(name, each)
+        for folder, part in zip(_folders(found), found, strict=True):
+            manifest["runs"].append({"name": part.run, "folder": folder} | part.facts)
+            for shown in part.pictures:
+                packed.writestr(f"{folder}/{shown.name}.png", png(enlarged(shown.picture)))
+                if shown.values is not None:
+                    packed.writestr(f"{folder}/{shown.name}.npy", npy(shown.values))
+        packed.writestr("manifest.json", json.dumps(manifest, indent=2, ensure_ascii=False))
     return buffer.getvalue()
 
 
-def page(explorer: Explorer, view: dict[str, Any], edits: list[dict[int, float]]) -> str:
-    """The same of all runs beside each other, for a reader without the explorer."""
-    image, method = view["image"], view["method"]
-    sections = []
-    for number, run in enumerate(explorer.subjects):
-        changed = edits[number] if number < len(edits) else {}
-        layer = view["layer"] if any(each["name"] == view["layer"] for each in explorer.layers(run)) else ""
-        layer = layer or explorer.subjects[run].layer
-        back, like = explorer.reconstruct(run, image, layer, None, binary=True, edits=changed)
-        found = explorer.saliency(run, image, method, view["target"], view["k"], view["threshold"])
-        first = explorer.predict(run, image)[0]
-        told = f"{first['name']}, {first['probability']:.1%}"
-        what = f", channels scaled: {', '.join(f'{c} × {f:g}' for c, f in changed.items())}" if changed else ""
-        pictures = (
-            (explorer.input(image), f"input: {told}"),
-            (signal(back), f"from {layer}{what}: correlation {like:.2f}"),
-            (explorer.overlay(image, found, 0.6), method),
-        )
-        figures = "".join(
-            f'<figure><img src="{data_url(enlarged(each))}" width="224" height="224" alt="{escape(words)}">'
-            f"<figcaption>{escape(words)}</figcaption></figure>"
-            for each, words in pictures
-        )
-        sections.append(f'<section><h2>{escape(run)}</h2><div class="three">{figures}</div></section>')
-    css = files("bort.report").joinpath("page.css").read_text()
-    css += ".three { display: flex; flex-wrap: wrap; gap: 1rem; } figure img { image-rendering: pixelated; }"
-    css += " figcaption { color: var(--muted); font-size: .85rem; max-width: 224px; overflow-wrap: anywhere; }"
-    title = f"{image} seen by {' and '.join(explorer.subjects)}"
-    facts = describe(0)
-    where = f"bort {__version__}, commit {facts['commit']}, {facts['hardware']}, {facts['date']}"
-    return f"""<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; img-src data:">
-<title>{escape(title)}</title><style>{css}</style></head>
-<body><header><h1>{escape(title)}</h1></header><main>{"".join(sections)}</main>
-<footer><p>Made by {escape(where)}.</p></footer>
-</body></html>
-"""
+def _folders(found: list[Part]) -> Iterator[str]:
+    """Names that every file system takes, whatever the runs are called."""
+    for number, part in enumerate(found, 1):
+        yield f"{number}-{re.sub(r'[^A-Za-z0-9._-]+', '-', part.run).strip('-') or 'run'}"

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hmac
+import logging
 from collections.abc import Awaitable, Callable
 from typing import Final
 
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import JSONResponse, Response
 
 Next = Callable[[Request], Awaitable[Response]]
 
@@ -38,12 +39,27 @@ class Guard:
 
     async def __call__(self, request: Request, call_next: Next) -> Response:
         refusal = self._refusal(request)
-        response = PlainTextResponse(refusal, status_code=403) if refusal else await call_next(request)
+        response: Response
+        if refusal:
+            response = JSONResponse({"message": refusal}, status_code=403)
+        else:
+            try:
+                response = await call_next(request)
+            except (
+                Exception
+            ) as error:  # nobody foresaw it: a message for the page, the trace for who started the server
+                logging.getLogger("bort.app").exception("%s %s", request.method, request.url.path)
+                response = JSONResponse({"message": str(error) or type(error).__name__}, status_code=500)
         for name, value in _HEADERS.items():
             response.headers.setdefault(name, value)
         if not refusal and self._token and request.query_params.get("token"):
-            response.set_cookie("token", self._token, httponly=True, samesite="strict")
+            response.set_cookie(self._cookie(request), self._token, httponly=True, samesite="strict")
         return response
+
+    @staticmethod
+    def _cookie(request: Request) -> str:
+        """Browsers keep cookies by host, whatever the port: two servers of one machine need two names."""
+        return f"token-{request.url.port or 80}"
 
     def _refusal(self, request: Request) -> str:
         host = request.headers.get("host", "")
@@ -52,9 +68,12 @@ class Guard:
         origin = request.headers.get("origin")
         if origin is not None and origin.removeprefix("http://") not in self._hosts:
             return f"Requests from {origin!r} are not taken."
+        is_link = request.url.path == "/" and request.headers.get("sec-fetch-mode") == "navigate"
+        if request.headers.get("sec-fetch-site", "none") not in ("none", "same-origin") and not is_link:
+            return "Requests from pages of other sites are not taken."
         if self._token is None:
             return ""
-        given = request.query_params.get("token") or request.cookies.get("token") or ""
+        given = request.query_params.get("token") or request.cookies.get(self._cookie(request)) or ""
         # Bytes: of strings it compares only ASCII, and throws at the others.
         same = hmac.compare_digest(given.encode(), self._token.encode())
         return "" if same else "Open the address with the token that the server printed."

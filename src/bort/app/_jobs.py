@@ -5,20 +5,16 @@ from __future__ import annotations
 import secrets
 import threading
 import time
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from queue import Full, Queue
 from typing import Any, Literal
 
+from bort.app._turn import Busy
 from bort.explain import Cancelled, Progress
 
 State = Literal["waiting", "running", "done", "failed", "cancelled"]
 Work = Callable[[Progress], Any]
-
-
-class Busy(Exception):
-    """The queue is full."""
 
 
 @dataclass
@@ -31,6 +27,8 @@ class Job:
     done: int = 0
     total: int = 0
     message: str = ""
+    asked: int = 1
+    """By how many pages."""
     result: Any = field(default=None, repr=False)
     cancelled: threading.Event = field(default_factory=threading.Event, repr=False)
     finished: threading.Event = field(default_factory=threading.Event, repr=False)
@@ -40,10 +38,11 @@ class Jobs:
     """A worker thread and the jobs it has to do; the last ``keep`` results stay."""
 
     def __init__(self, waiting: int = 8, keep: int = 64, seconds: float = 300.0) -> None:
-        self._queue: Queue[Job | None] = Queue(waiting)
+        self._waiting: deque[Job] = deque()
         self._jobs: OrderedDict[str, Job] = OrderedDict()
-        self._keep, self._seconds = keep, seconds
-        self._lock = threading.Lock()
+        self._most, self._keep, self._seconds = waiting, keep, seconds
+        self._lock = threading.Condition()
+        self._closed = False
         self._thread = threading.Thread(target=self._run, name="bort-jobs", daemon=True)
         self._thread.start()
 
@@ -51,45 +50,58 @@ class Jobs:
         """The job of that key: the one there is, unless it failed or was cancelled, or a new one. Busy if too many wait."""
         with self._lock:
             for job in self._jobs.values():
-                if job.key == key and job.state in ("waiting", "running", "done"):
+                if job.key == key and job.state in ("waiting", "running", "done") and not job.cancelled.is_set():
+                    job.asked += 1
                     return job
+            if len(self._waiting) >= self._most:
+                raise Busy(f"{self._most} calculations are waiting already; try again in a moment.")
             job = Job(key, work)
-            try:
-                self._queue.put_nowait(job)
-            except Full:
-                raise Busy(f"{self._queue.maxsize} calculations are waiting already; try again in a moment.") from None
+            self._waiting.append(job)
             self._jobs[job.name] = job
             self._forget()
+            self._lock.notify()
             return job
 
     def get(self, name: str) -> Job | None:
         with self._lock:
             return self._jobs.get(name)
 
-    def cancel(self, name: str) -> Job | None:
-        job = self.get(name)
-        if job is not None and job.state in ("waiting", "running"):
+    def cancel(self, name: str, *, leave: bool = False) -> Job | None:
+        """Stop it, whoever waits for it; or ``leave`` it: then it is stopped when nobody else asked for it."""
+        with self._lock:
+            job = self._jobs.get(name)
+            if job is None or job.state not in ("waiting", "running"):
+                return job
+            job.asked -= 1
+            if leave and job.asked > 0:
+                return job
             job.cancelled.set()
-            if job.state == "waiting":
+            if job in self._waiting:  # it makes room at once
+                self._waiting.remove(job)
                 job.state = "cancelled"
                 job.finished.set()
-        return job
+            return job
 
     def close(self) -> None:
         with self._lock:
+            self._closed = True
             for job in self._jobs.values():
                 job.cancelled.set()
-        self._queue.put(None)
+            self._lock.notify()
         self._thread.join(timeout=5)
 
     def _run(self) -> None:
-        while (job := self._queue.get()) is not None:
-            if not job.cancelled.is_set():
-                self._do(job)
+        while True:
+            with self._lock:
+                self._lock.wait_for(lambda: self._waiting or self._closed)
+                if self._closed:
+                    return
+                job = self._waiting.popleft()
+                job.state = "running"
+            self._do(job)
             job.finished.set()
 
     def _do(self, job: Job) -> None:
-        job.state = "running"
         until = time.monotonic() + self._seconds
 
         def progress(done: int, total: int) -> None:

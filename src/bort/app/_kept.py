@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from torch import Tensor
+
+from bort.app._turn import Turn
 
 T = TypeVar("T")
 
@@ -23,32 +24,36 @@ class Shown:
     """An image that can be chosen."""
 
     name: str
-    x: Tensor
-    """(1, C, H, W), as the network sees it."""
+    x: Mapping[str, Tensor]
+    """(1, C, H, W) for each run, as its network sees it: two trainings may normalise differently."""
     label: str
 
 
 class Gallery:
     """Test images, and the last uploads; the oldest of them make room."""
 
-    def __init__(self, lock: threading.RLock, uploads: int = 16) -> None:
-        self._lock, self._most = lock, uploads
+    def __init__(self, turn: Turn, uploads: int = 16) -> None:
+        self._turn, self._most = turn, uploads
         self.images: OrderedDict[str, Shown] = OrderedDict()
 
-    def add(self, name: str, x: Tensor, label: str) -> None:
+    def add(self, name: str, x: Mapping[str, Tensor], label: str) -> None:
         self.images[name] = Shown(name, x, label)
 
-    def upload(self, content: bytes, x: Tensor) -> str:
+    def upload(self, content: bytes, x: Mapping[str, Tensor]) -> str:
         """The name of the image: the same file has the same one."""
         name = "upload-" + hashlib.sha256(content).hexdigest()[:16]
-        with self._lock:
+        with self._turn:
             self.add(name, x, "")
             for old in [each for each in self.images if each.startswith("upload-")][: -self._most]:
                 del self.images[old]
         return name
 
-    def __getitem__(self, name: str) -> Tensor:
-        with self._lock:
+    def list(self) -> list[Shown]:
+        with self._turn:
+            return list(self.images.values())
+
+    def __getitem__(self, name: str) -> Mapping[str, Tensor]:
+        with self._turn:
             if name not in self.images:
                 raise Unknown(f"There is no image {name!r} any more; choose another or send it again.")
             return self.images[name].x
@@ -57,13 +62,13 @@ class Gallery:
 class Kept:
     """The last results; one is made at a time."""
 
-    def __init__(self, lock: threading.RLock, most: int = 48) -> None:
-        self._lock, self._most = lock, most
+    def __init__(self, turn: Turn, most: int) -> None:
+        self._turn, self._most = turn, most
         self._results: OrderedDict[Hashable, Any] = OrderedDict()
 
     def __call__(self, key: Hashable, make: Callable[[], T]) -> T:
         """The result of that key, made if it is not there."""
-        with self._lock:
+        with self._turn:
             if key not in self._results:
                 self.put(key, make())
             self._results.move_to_end(key)
@@ -71,11 +76,11 @@ class Kept:
             return found
 
     def put(self, key: Hashable, result: Any) -> None:
-        with self._lock:
+        with self._turn:
             self._results[key] = result
             while len(self._results) > self._most:
                 self._results.popitem(last=False)
 
     def get(self, key: Hashable) -> Any:
-        with self._lock:
+        with self._turn:
             return self._results.get(key)

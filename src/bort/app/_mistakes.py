@@ -10,8 +10,9 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
-from bort.app._jobs import Busy
 from bort.app._kept import Unknown
+from bort.app._turn import Busy
+from bort.report import Missing
 
 _MESSAGE: Final = {"type": "object", "properties": {"message": {"type": "string"}}, "required": ["message"]}
 
@@ -23,7 +24,7 @@ def _said(words: str) -> dict[str, Any]:
 
 MISTAKES: Final[dict[int | str, dict[str, Any]]] = {
     400: _said("This network or image does not allow it."),
-    403: {"description": "Another site's page asked, or the token is missing.", "content": {"text/plain": {}}},
+    403: _said("Another site's page asked, or the token is missing."),
     404: _said("There is no such run, image, method or calculation."),
     422: _said("A parameter is missing or out of its bounds."),
     503: _said("Too much is being computed already."),
@@ -35,10 +36,10 @@ TOO_LARGE: Final[dict[int | str, dict[str, Any]]] = {413: _said("The file is too
 
 _STATUS: Final[dict[type[Exception], int]] = {
     Unknown: 404,
+    Missing: 404,
     Busy: 503,
     ValueError: 400,
     torch.OutOfMemoryError: 503,
-    Exception: 500,
 }
 
 

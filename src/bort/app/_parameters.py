@@ -16,6 +16,7 @@ Method = Annotated[str, Query(json_schema_extra={"enum": explain.names()})]
 """Any other is answered by the explorer, with 404."""
 Some = Annotated[int | None, Query(ge=1, le=100_000)]
 Drawn = Annotated[int | None, Query(ge=1, le=256)]
+Start = Annotated[int, Query(ge=0, le=1_000_000)]
 Class = Annotated[int | None, Query(ge=0, le=1_000_000)]
 Part = Annotated[float, Query(ge=0, le=1)]
 Threshold = Annotated[float | None, Query(ge=0, lt=1)]
@@ -41,7 +42,7 @@ class Map:
     threshold: Threshold = None
 
     def of(self, explorer: Explorer) -> Tensor:
-        return explorer.saliency(self.run, self.image, self.method, self.target, self.k, self.threshold)
+        return explorer.evidence.saliency(self.run, self.image, self.method, self.target, self.k, self.threshold)
 
 
 Wanted = Annotated[Map, Depends()]

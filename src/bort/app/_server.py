@@ -5,32 +5,33 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from importlib.resources import files
 from typing import Annotated, Any, Literal
 
 from fastapi import FastAPI, HTTPException, Query, Request, Response
+from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import HTMLResponse
 from starlette.middleware.base import BaseHTTPMiddleware
 from starlette.middleware.gzip import GZipMiddleware
 
 from bort import __version__
 from bort.app import _answers as answers
-from bort.app._explorer import Explorer, Slow
-from bort.app._export import archive, data_url, page
+from bort.app._evidence import STEPS, Slow
+from bort.app._explorer import Explorer
+from bort.app._export import archive, data_url
 from bort.app._guard import Guard
 from bort.app._jobs import Job, Jobs
 from bort.app._kept import Unknown
 from bort.app._mistakes import MISTAKES, TOO_LARGE, answer_mistakes
-from bort.app._parameters import Class, Drawn, Edits, Method, Name, Part, Some, Threshold, Wanted, edits_of
+from bort.app._page import page
+from bort.app._parameters import Class, Drawn, Edits, Name, Part, Some, Start, Wanted, edits_of
 from bort.app._uploads import LARGEST_FILE
+from bort.app._view import AView
 from bort.report._images import png, signal
 
-_PAGE = {
-    "/": ("index.html", "text/html; charset=utf-8"),
-    "/app.css": ("app.css", "text/css; charset=utf-8"),
-    "/app.js": ("app.js", "text/javascript; charset=utf-8"),
-    "/views.js": ("views.js", "text/javascript; charset=utf-8"),
-}
+_KINDS = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
+_PAGE = ("index.html", "app.css", "app.js", "ask.js", "jobs.js", "parts.js", "state.js", "views.js")
 
 _FILE = {"requestBody": {"required": True, "content": {"image/*": {"schema": {"type": "string", "format": "binary"}}}}}
 
@@ -70,7 +71,7 @@ def create(explorer: Explorer, guard: Guard, jobs: Jobs | None = None) -> FastAP
             content += part
             if len(content) > LARGEST_FILE:
                 raise HTTPException(413, f"The file is too large; at most {LARGEST_FILE // 2**20} MB are taken.")
-        return {"image": explorer.upload(bytes(content))}
+        return {"image": await run_in_threadpool(explorer.upload, bytes(content))}
 
     @app.get("/api/input.png", response_class=answers.Png)
     def shown(image: Name) -> Response:
@@ -81,9 +82,9 @@ def create(explorer: Explorer, guard: Guard, jobs: Jobs | None = None) -> FastAP
         return explorer.predict(run, image)
 
     @app.get("/api/channels", response_model=answers.Channels)
-    def channels(run: Name, image: Name, layer: Name, k: Drawn = None) -> dict[str, Any]:
-        """The most salient channels, and a sheet of their patterns as a data URL."""
-        found = explorer.channels(run, image, layer, k)
+    def channels(run: Name, image: Name, layer: Name, k: Drawn = None, start: Start = 0) -> dict[str, Any]:
+        """Channels in the order of salience, from the start-th on, and a sheet of their patterns as a data URL."""
+        found = explorer.channels(run, image, layer, k, start)
         return found | {"sheet": data_url(found["sheet"])}
 
     @app.get("/api/channel.png", response_class=answers.Png)
@@ -117,37 +118,38 @@ def create(explorer: Explorer, guard: Guard, jobs: Jobs | None = None) -> FastAP
     @app.post("/api/jobs", response_model=answers.Calculation)
     def start(run: Name, image: Name, method: Slow, target: Class = None) -> dict[str, Any]:
         """Compute a slow map; asked for twice, it is done once."""
-        explorer.require(run, image)
+        explorer.image(run, image)  # say what is not there before anything is begun
         key = json.dumps([run, image, method, target])
-        return _job(queue.start(key, lambda progress: explorer.saliency(run, image, method, target, progress=progress)))
+        work = partial(explorer.evidence.saliency, run, image, method, target)
+        return _job(queue.start(key, lambda progress: work(progress=progress)))
 
     @app.get("/api/jobs/{name}", response_model=answers.Calculation)
     def look(name: str) -> dict[str, Any]:
         return _job(queue.get(name))
 
     @app.delete("/api/jobs/{name}", response_model=answers.Calculation)
-    def cancel(name: str) -> dict[str, Any]:
-        return _job(queue.cancel(name))
+    def cancel(name: str, leave: bool = False) -> dict[str, Any]:
+        """Stop it; with ``leave`` only if no other page waits for it."""
+        return _job(queue.cancel(name, leave=leave))
 
     @app.get("/api/saliency", response_model=answers.Seen)
     def saliency(wanted: Wanted, strength: Part = 0.6) -> dict[str, Any]:
         """The map over the image."""
-        return {"picture": data_url(explorer.overlay(wanted.image, wanted.of(explorer), strength))}
+        return {"picture": data_url(explorer.evidence.overlay(wanted.run, wanted.image, wanted.of(explorer), strength))}
 
     @app.get("/api/curve", response_model=dict[str, answers.Curve])
     def curve(wanted: Wanted) -> dict[str, Any]:
         """Deletion and insertion by three scores."""
-        return explorer.curve(wanted.run, wanted.image, wanted.of(explorer), wanted.target)
+        return explorer.evidence.curve(wanted.run, wanted.image, wanted.of(explorer), wanted.target)
 
-    @app.get("/api/step", response_model=answers.Step)
+    @app.get("/api/step", response_model=answers.Seen)
     def step(
         wanted: Wanted,
-        step: Annotated[int, Query(ge=0, le=28)],
+        step: Annotated[int, Query(ge=0, le=STEPS)],
         which: Literal["deletion", "insertion"] = "deletion",
     ) -> dict[str, Any]:
-        """The image at a step."""
-        at, chance = explorer.step(wanted.run, wanted.image, wanted.of(explorer), step, which)
-        return {"picture": data_url(at), "probability": chance}
+        """The image at a step; its score is the curve's."""
+        return {"picture": data_url(explorer.evidence.step(wanted.run, wanted.image, wanted.of(explorer), step, which))}
 
     @app.get("/api/transplant", response_model=answers.Transplant)
     def transplant(
@@ -167,49 +169,31 @@ def create(explorer: Explorer, guard: Guard, jobs: Jobs | None = None) -> FastAP
         return explorer.audit(run)
 
     @app.get("/api/export.zip", response_class=answers.Zip)
-    def export(
-        run: Name,
-        image: Name,
-        layer: Name,
-        method: Method = "sat",
-        k: Some = None,
-        threshold: Threshold = None,
-        target: Class = None,
-        edits: Edits = "",
-    ) -> Response:
+    def export(view: AView) -> Response:
         """What is seen, as PNG and npy, with a manifest."""
-        view: dict[str, Any] = {"run": run, "image": image, "layer": layer, "method": method, "k": k}
-        view |= {"threshold": threshold, "target": target}
-        headers = {"Content-Disposition": 'attachment; filename="bort-view.zip"'}
-        content = archive(explorer, view, edits_of(edits))
-        return answers.Zip(content, headers=headers)
+        return answers.Zip(archive(explorer, view), headers=_saved("bort-view.zip"))
 
     @app.get("/api/export.html", response_class=HTMLResponse)
-    def export_page(
-        image: Name,
-        layer: Name = "",
-        method: Method = "sat",
-        k: Some = None,
-        threshold: Threshold = None,
-        target: Class = None,
-        edits: Edits = "",
-    ) -> Response:
-        """The view of all runs as one self-contained page; ``edits`` of the runs are separated by semicolons."""
-        view = {"image": image, "layer": layer, "method": method, "k": k, "threshold": threshold, "target": target}
-        headers = {"Content-Disposition": 'attachment; filename="bort-view.html"'}
-        text = page(explorer, view, [edits_of(each) for each in edits.split(";")])
-        return HTMLResponse(text, headers=headers)
+    def export_page(view: AView) -> Response:
+        """What is seen, as one self-contained page."""
+        return HTMLResponse(page(explorer, view), headers=_saved("bort-view.html"))
 
     return app
 
 
+def _saved(name: str) -> dict[str, str]:
+    return {"Content-Disposition": f'attachment; filename="{name}"'}
+
+
 def _page(app: FastAPI) -> None:
-    for path, (name, kind) in _PAGE.items():
+    for name in _PAGE:
         content = files("bort.app").joinpath("page", name).read_bytes()
+        kind = f"{_KINDS[name.rpartition('.')[2]]}; charset=utf-8"
 
         def serve(content: bytes = content, kind: str = kind) -> Response:
             return Response(content, media_type=kind)
 
+        path = "/" if name == "index.html" else f"/{name}"
         app.add_api_route(path, serve, include_in_schema=False, response_class=Response)
 
 

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 LARGEST_FILE: Final = 8 * 2**20
 MOST_PIXELS: Final = 25_000_000
+MOST_OBLONG: Final = 50
+"""Longer side by shorter: the shorter one is brought to the network's size, and the longer one goes with it."""
 FORMATS: Final = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF")
 
 
@@ -41,6 +43,10 @@ def decode(content: bytes) -> Image:
                 if width * height > MOST_PIXELS:
                     raise Refused(
                         f"The image has {width} × {height} pixels; at most {MOST_PIXELS // 10**6} million are taken."
+                    )
+                if max(width, height) > MOST_OBLONG * min(width, height):
+                    raise Refused(
+                        f"The image has {width} × {height} pixels; a side may be at most {MOST_OBLONG} times the other."
                     )
                 opened.seek(0)  # the first picture of an animation
                 opened.load()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import socket
 import sys
 from pathlib import Path
 
@@ -32,22 +31,20 @@ def serve(
 
         from bort.app._explorer import Explorer
         from bort.app._guard import Guard
+        from bort.app._listen import LOCAL, hosts, listen
         from bort.app._server import create
     except ImportError as error:
         sys.exit(f'bort serve needs a few more packages ({error.name}): pip install "bort[app]"')
     try:
+        listening = listen(address, port)  # before the networks are read: a port in use is said at once
         explorer = Explorer([run] if against is None else [run, against], device, data_root)
-        listening = socket.create_server((address, port))
     except (OSError, RuntimeError, ValueError) as error:
         sys.exit(f"bort serve: {error}")
     number = listening.getsockname()[1]
-    local = address in ("127.0.0.1", "localhost")
-    token = None if local else secrets.token_urlsafe(24)
-    names = {"127.0.0.1", "localhost", address} | (set() if local else {socket.gethostname()})
-    page = f"http://{'localhost' if local else address}:{number}/" + (f"?token={token}" if token else "")
+    names = hosts(address, number)
+    token = None if address in LOCAL else secrets.token_urlsafe(24)
     if token:
         print(f"Everybody who reaches {address} and has this address can use the explorer and this machine's time.")
-    print(f"{page}  (Ctrl-C ends it)", flush=True)
-    guard = Guard(tuple(f"{name}:{number}" for name in names), token)
-    config = uvicorn.Config(create(explorer, guard), log_level="warning", timeout_graceful_shutdown=2)
+    print(f"http://{names[0]}/{f'?token={token}' if token else ''}  (Ctrl-C ends it)", flush=True)
+    config = uvicorn.Config(create(explorer, Guard(names, token)), log_level="warning", timeout_graceful_shutdown=2)
     uvicorn.Server(config).run(sockets=[listening])

@@ -1,164 +1,147 @@
-// The state of the page is its address; what is seen follows from it.
-import { editsOf, views } from "./views.js";
+// The page: what is chosen, what is dropped, and drawing it.
+import { address, asked, file } from "./ask.js";
+import { leave } from "./jobs.js";
+import { element } from "./parts.js";
+import { changed, fit, info, read, remember, state } from "./state.js";
+import { views } from "./views.js";
 
-export const info = { runs: [], images: [], classes: [], methods: [], slow: [] };
-const defaults = {
-  view: "inside", image: "", layer: "", k: "64", binary: "1", part: "all", channel: "", edits: "", clusters: "",
-  method: "sat", target: "", threshold: "0.2", strength: "0.6", score: "relative", which: "deletion", step: "0",
-  other: "", path: "none",
-};
-export const state = { ...defaults };
-
-export function set(changes, { quiet = false } = {}) {
+export function set(changes) {
+  const push = ["view", "image"].some((key) => key in changes && changes[key] !== state[key]);
   Object.assign(state, changes);
-  const query = new URLSearchParams(Object.entries(state).filter(([key, value]) => value !== defaults[key]));
-  history.replaceState(null, "", query.size ? `?${query}` : location.pathname);
-  if (!quiet) show();
+  remember({ push });
+  return show();
 }
 
-export function element(name, attributes = {}, ...children) {
-  const made = document.createElement(name);
-  for (const [key, value] of Object.entries(attributes)) {
-    if (key.startsWith("on")) made.addEventListener(key.slice(2), value);
-    else if (key === "style") for (const [property, given] of Object.entries(value)) made.style.setProperty(property, given);
-    else if (value === true) made.setAttribute(key, "");
-    else if (value !== false && value != null) made.setAttribute(key, value);
-  }
-  made.append(...children.filter((child) => child != null));
-  return made;
+// While something is dragged, one drawing at a time, and always of the last place.
+let flying = false;
+let waiting = false;
+export async function live(changes) {
+  Object.assign(state, changes);
+  remember();
+  if (flying) { waiting = true; return; }
+  flying = true;
+  do { waiting = false; await show(); } while (waiting);
+  flying = false;
 }
 
-export function say(text) {
-  document.getElementById("message").textContent = text;
-}
-
-// The same question has the same answer (but for calculations under way): a click asks only for what is new.
-const answers = new Map();
-export function ask(path, parameters = {}, options = {}) {
-  const question = address(path, parameters);
-  if (options.method || path.startsWith("jobs")) return fetched(question, options);
-  if (!answers.has(question)) {
-    if (answers.size > 200) answers.delete(answers.keys().next().value);
-    answers.set(question, fetched(question, options).catch((error) => { answers.delete(question); throw error; }));
-  }
-  return answers.get(question);
-}
-
-async function fetched(question, options) {
-  const response = await fetch(question, options);
-  const answer = await response.json().catch(() => ({ message: `The server answered ${response.status}.` }));
-  if (!response.ok) throw new Error(answer.message || `The server answered ${response.status}.`);
-  return answer;
-}
-
-export const address = (path, parameters) =>
-  `api/${path}?${new URLSearchParams(Object.entries(parameters).filter(([, value]) => value !== "" && value != null))}`;
-
-// Drawing anew must not take the focus away from who uses the keyboard.
-function focused() {
-  const now = document.activeElement;
-  if (!now?.closest("#view")) return () => {};
-  const run = now.closest("article")?.dataset.run;
-  const mark = now.name ? `[name="${now.name}"]` : now.dataset.channel ? `[data-channel="${now.dataset.channel}"]`
-    : now.id ? `#${now.id}` : now.type === "range" ? ".edit input" : `.${[...now.classList].join(".")}`;
-  return () => {
-    if (document.activeElement !== document.body && document.activeElement?.isConnected) return;
-    const place = run == null ? document.getElementById("view") : [...document.querySelectorAll("article.run")].find((each) => each.dataset.run === run);
-    if (mark !== ".") place?.querySelector(mark)?.focus();
-  };
+export function say(text, kind = "warning") {
+  const message = document.getElementById("message");
+  message.textContent = text;
+  message.className = kind;
 }
 
 // Answers to questions that have been overtaken are dropped: the last click wins.
-let asked = 0;
+let turn = 0;
 export async function show() {
-  const mine = ++asked;
-  const refocus = focused();
-  const current = () => mine === asked;
+  const mine = ++turn;
+  const current = () => mine === turn;
   for (const tab of document.querySelectorAll("#tabs button")) {
-    const chosen = tab.dataset.view === state.view;
-    tab.setAttribute("aria-selected", chosen);
-    tab.tabIndex = chosen ? 0 : -1;
+    const selected = tab.dataset.view === state.view;
+    tab.setAttribute("aria-selected", selected);
+    tab.tabIndex = selected ? 0 : -1;
   }
-  for (const each of document.querySelectorAll("#images button")) each.setAttribute("aria-selected", each.dataset.name === state.image);
+  thumbnails(document.getElementById("images"), "image", "image");
+  leave();
   const panel = document.getElementById("view");
   panel.setAttribute("aria-labelledby", `tab-${state.view}`);
-  const isSat = state.method === "sat" || info.slow.includes(state.method);
-  const seen = {
-    image: state.image, layer: state.layer, method: isSat ? "sat" : state.method, target: state.target,
-    k: isSat ? Math.min(...info.runs.map((run) => run.layers.find(({ name }) => name === run.top)?.channels ?? 64), Number(state.k)) : "",
-    threshold: isSat ? state.threshold : "",
-  };
-  document.getElementById("export").href = address("export.zip", { ...seen, run: info.runs[0]?.name, edits: editsOf(info.runs[0]) });
-  document.getElementById("page").href = address("export.html", { ...seen, edits: state.edits });
-  say("");
   if (!state.image && state.view !== "audit") {
     delete panel.dataset.view;
     panel.replaceChildren(element("p", {}, "Choose an image, or drop one."));
     return;
   }
+  panel.setAttribute("aria-busy", "true");
   try {
     await views[state.view](panel, current);
-    if (current()) refocus();
+    if (current()) { say(""); panel.classList.remove("stale"); }
   } catch (error) {
-    if (current()) say(error.message);
+    if (current()) { say(error.message); panel.classList.add("stale"); }  // what is seen is not what is chosen
+  } finally {
+    if (current()) panel.setAttribute("aria-busy", "false");
   }
 }
 
-function thumbnails() {
-  const list = document.getElementById("images");
-  list.replaceChildren(...info.images.map(({ name, label }) => element("button", {
-    role: "option", "data-name": name, "aria-selected": name === state.image, title: label ? `${name}: ${label}` : name,
-    "aria-label": label ? `${name}, ${label}` : name, onclick: () => set({ image: name, edits: "", channel: "" }),
-  }, element("img", { src: address("input.png", { image: name }), alt: "", width: 46, height: 46, loading: "lazy" }))));
+// A row of images to choose from, by the mouse or by the arrow keys.
+export function thumbnails(list, key, words) {
+  const names = info.images.map(({ name }) => name).join();
+  const pick = (name) => set(key === "image" ? { image: name, edits: "", channel: "", start: "0" } : { [key]: name });
+  if (list.dataset.names !== names) {
+    list.dataset.names = names;
+    list.replaceChildren(...info.images.map(({ name, label }) => element("button", {
+      role: "option", "data-name": name, title: label ? `${name}: ${label}` : name, "aria-label": label ? `${name}, ${label}` : name, onclick: () => pick(name),
+    }, element("img", { src: address("input.png", { image: name }), alt: "", width: 46, height: 46, loading: "lazy" }))));
+    list.setAttribute("aria-label", words[0].toUpperCase() + words.slice(1));
+    list.onkeydown = (event) => along(event, [...list.children], (each) => pick(each.dataset.name));
+  }
+  for (const each of list.children) {
+    each.setAttribute("aria-selected", each.dataset.name === state[key]);
+    each.tabIndex = each.dataset.name === state[key] ? 0 : -1;
+  }
 }
 
-async function upload(file) {
-  if (!file) return;
+function along(event, all, choose) {
+  const at = all.indexOf(document.activeElement);
+  const next = { ArrowRight: at + 1, ArrowLeft: at - 1 + all.length, Home: 0, End: all.length - 1 }[event.key];
+  if (at < 0 || next == null) return;
+  event.preventDefault();
+  choose(all[next % all.length]);
+  all[next % all.length].focus();
+}
+
+async function upload(picture) {
+  if (!picture) return;
   try {
-    const { image } = await ask("upload", {}, { method: "POST", body: file });
-    if (!info.images.some(({ name }) => name === image)) info.images.push({ name: image, label: file.name });
-    thumbnails();
-    set({ image, edits: "", channel: "" });
+    const { image } = await asked(address("upload"), { method: "POST", body: picture });
+    const known = info.images.some(({ name }) => name === image);
+    Object.assign(info, await asked(address("info")), {});  // the oldest upload may have gone, and layers may be known now
+    if (!known) info.images.find(({ name }) => name === image).label ||= picture.name;
+    fit();
+    await set({ image, edits: "", channel: "", start: "0" });
+  } catch (error) {
+    say(error.message);
+  }
+}
+
+async function save(name, path) {
+  say("Working …", "note");
+  try {
+    const link = element("a", { href: URL.createObjectURL(await file(address(path, Object.fromEntries(changed())))), download: name });
+    link.click();
+    URL.revokeObjectURL(link.href);
+    say(`${name} is saved.`, "note");
   } catch (error) {
     say(error.message);
   }
 }
 
 function listen() {
-  for (const tab of document.querySelectorAll("#tabs button")) tab.addEventListener("click", () => set({ view: tab.dataset.view }));
-  document.getElementById("tabs").addEventListener("keydown", (event) => {
-    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
-    if (!step) return;
-    const all = [...document.querySelectorAll("#tabs button")];
-    const next = all[(all.findIndex((tab) => tab.dataset.view === state.view) + step + all.length) % all.length];
-    set({ view: next.dataset.view });
-    next.focus();
-  });
+  const tabs = document.getElementById("tabs");
+  for (const tab of tabs.children) tab.addEventListener("click", () => set({ view: tab.dataset.view }));
+  tabs.addEventListener("keydown", (event) => along(event, [...tabs.children], (tab) => set({ view: tab.dataset.view })));
   const drop = document.getElementById("drop");
   const input = document.getElementById("file");
   input.addEventListener("change", () => { upload(input.files[0]); input.value = ""; });
-  for (const name of ["dragover", "dragleave", "drop"]) drop.addEventListener(name, (event) => {
-    event.preventDefault();
+  for (const name of ["dragover", "dragleave", "drop"]) document.addEventListener(name, (event) => {
+    event.preventDefault();  // anywhere on the page: beside the box the browser would leave it
     drop.classList.toggle("over", name === "dragover");
     if (name === "drop") upload(event.dataTransfer.files[0]);
   });
   document.getElementById("link").addEventListener("click", async () => {
-    try { await navigator.clipboard.writeText(location.href); say("The address is on the clipboard."); }
-    catch { say(location.href); }
+    try { await navigator.clipboard.writeText(location.href); say("The address is on the clipboard.", "note"); }
+    catch { say(location.href, "note"); }
   });
+  document.getElementById("export").addEventListener("click", () => save("bort-view.zip", "export.zip"));
+  document.getElementById("page").addEventListener("click", () => save("bort-view.html", "export.html"));
+  window.addEventListener("popstate", () => { read(location.search); fit(); show(); });
 }
 
 async function begin() {
-  Object.assign(state, Object.fromEntries(new URLSearchParams(location.search)));
-  delete state.token;
-  try { Object.assign(info, await ask("info")); } catch (error) { say(error.message); return; }
-  const names = info.images.map(({ name }) => name);
-  if (!names.includes(state.image)) state.image = names[0] ?? "";
-  if (!info.runs[0].layers.some(({ name }) => name === state.layer)) state.layer = info.runs[0].top || "";
-  if (!names.includes(state.other)) state.other = names[1] ?? state.image;
-  thumbnails();
+  const wrong = read(location.search);
+  try { Object.assign(info, await asked(address("info"))); } catch (error) { say(error.message); return; }
+  wrong.push(...fit());
+  remember();  // without the token, which is a cookie now
   listen();
   await show();
+  if (wrong.length) say(`The address asks for ${wrong.join(", ")}, which is not there.`);
   document.body.dataset.ready = "1";
 }
 

@@ -1,0 +1,149 @@
+// What views are made of. Nodes are kept and changed, not made anew: who drags a slider or types goes on doing so.
+import { info, state } from "./state.js";
+import { live, set } from "./app.js";
+
+export const percent = (value) => `${(100 * value).toFixed(1)}%`;
+
+export function element(name, attributes = {}, ...children) {
+  const made = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) {
+    if (key.startsWith("on")) made.addEventListener(key.slice(2), value);
+    else if (key === "style") for (const [property, given] of Object.entries(value)) made.style.setProperty(property, given);
+    else if (key.startsWith("aria-")) made.setAttribute(key, String(value));
+    else if (value === true) made.setAttribute(key, "");
+    else if (value !== false && value != null) made.setAttribute(key, value);
+  }
+  made.append(...children.filter((child) => child != null));
+  return made;
+}
+
+// Puts nodes in; those that are there already stay, and keep the focus.
+export function fill(parent, nodes) {
+  const wanted = nodes.filter(Boolean);
+  if (wanted.length === parent.childNodes.length && wanted.every((node, number) => node === parent.childNodes[number])) return;
+  const had = document.activeElement;
+  parent.replaceChildren(...wanted);
+  if (had !== document.activeElement && had?.isConnected) had.focus();
+}
+
+// The part of a card with this name, made when it is first asked for.
+export function slot(body, name, make) {
+  const there = [...body.children].find((child) => child.dataset.slot === name);
+  if (there) return there;
+  const made = make();
+  made.dataset.slot = name;
+  return made;
+}
+
+// --- controls
+
+function control(name, make) {
+  const there = document.querySelector(`.controls [data-control="${state.view}.${name}"]`);
+  if (there) return there;
+  const made = make();
+  made.dataset.control = `${state.view}.${name}`;
+  return made;
+}
+
+export function choice(words, key, values, { disabled = false, title = "", change = (value) => set({ [key]: value }) } = {}) {
+  const label = control(key, () => element("label", {}, words, element("select", { name: key })));
+  const list = label.querySelector("select");
+  list.onchange = () => change(list.value);
+  const text = JSON.stringify(values);
+  if (list.dataset.values !== text) {
+    list.dataset.values = text;
+    list.replaceChildren(...values.map(([value, shown]) => element("option", { value }, shown)));
+  }
+  list.value = state[key];
+  list.disabled = disabled;
+  label.title = title;
+  return label;
+}
+
+export function slider(words, key, { min, max, step }, { disabled = false, title = "" } = {}) {
+  const label = control(key, () => element("label", {}, element("span", {}, `${words} `, element("output")),
+    element("input", { type: "range", name: key, "aria-label": words, step, oninput: (event) => live({ [key]: event.target.value }) })));
+  const input = label.querySelector("input");
+  [input.min, input.max] = [min, max];
+  const value = String(Math.min(max, Math.max(min, Number(state[key]))));
+  if (input.value !== value) input.value = value;
+  label.querySelector("output").textContent = value;
+  input.disabled = disabled;
+  label.title = title;
+  return label;
+}
+
+export function check(words, key, { disabled = false } = {}) {
+  const label = control(key, () => element("label", { class: "check" },
+    element("input", { type: "checkbox", name: key, onchange: (event) => set({ [key]: event.target.checked ? "1" : "0" }) }), words));
+  const input = label.querySelector("input");
+  [input.checked, input.disabled] = [state[key] === "1", disabled];
+  return label;
+}
+
+export function button(words, name, { disabled = false, click }) {
+  const made = control(name, () => element("button", { class: "plain", id: name }, words));
+  made.onclick = click;
+  if (disabled && document.activeElement === made) document.getElementById("view").focus();
+  made.disabled = disabled;
+  return made;
+}
+
+// --- cards: one a run, beside each other
+
+export function cards(panel, controls, draw, { stacked = false } = {}) {
+  const there = panel.dataset.view === state.view ? [...panel.querySelectorAll("article.run > div")] : [];
+  if (there.length === info.runs.length) {
+    fill(panel.querySelector(".controls"), controls);
+    return Promise.all(info.runs.map((run, number) => draw(run, there[number])));
+  }
+  panel.dataset.view = state.view;
+  const made = info.runs.map((run) => {
+    const body = element("div", {});
+    return { run, body, card: element("article", { class: "run", "data-run": run.name }, element("h2", {}, run.name, " ",
+      element("small", {}, run.accuracy == null ? "" : `${percent(run.accuracy)} of the test images`)), body) };
+  });
+  const runs = element("div", { class: stacked ? "runs stacked" : "runs" }, ...made.map(({ card }) => card));
+  panel.replaceChildren(element("div", { class: "controls" }, ...controls.filter(Boolean)), runs);
+  return Promise.all(made.map(({ run, body }) => draw(run, body)));
+}
+
+export function pictures(body, list) {
+  const pair = slot(body, "pictures", () => element("div", { class: "pair" }));
+  while (pair.children.length > list.length) pair.lastChild.remove();
+  list.forEach(([source, words], number) => {
+    const figure = pair.children[number] ?? pair.appendChild(element("figure", {}, element("img", { alt: "", width: 148, height: 148 }), element("figcaption")));
+    const [image, caption] = figure.children;
+    if (image.getAttribute("src") !== source) image.src = source;
+    if (caption.textContent !== words) caption.textContent = words;
+  });
+  return pair;
+}
+
+export function said(body, list) {
+  const made = slot(body, "said", () => element("ol", { class: "said", "aria-label": "What the network says" }));
+  made.replaceChildren(...list.slice(0, 3).map(({ name, probability }) => element("li", {}, element("span", { title: name }, name),
+    element("meter", { min: 0, max: 1, value: probability, "aria-label": `${name}: ${percent(probability)}` }), element("b", {}, percent(probability)))));
+  return made;
+}
+
+export function plot({ deletion, insertion, areas }, step) {
+  const [width, height, left, top] = [420, 190, 40, 10];
+  const all = [...deletion, ...insertion, 0];
+  const [low, high] = [Math.min(...all), Math.max(...all)];
+  const x = (at) => left + ((width - left - 8) * at) / (deletion.length - 1);
+  const y = (value) => top + (height - top - 8) * (1 - (value - low) / (high - low || 1));
+  const path = (values) => values.map((value, at) => `${at ? "L" : "M"}${x(at).toFixed(1)} ${y(value).toFixed(1)}`).join(" ");
+  const make = (name, attributes, text = "") => {
+    const node = document.createElementNS("http://www.w3.org/2000/svg", name);
+    for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
+    node.textContent = text;
+    return node;
+  };
+  const words = `deletion ${areas[0].toFixed(3)} (solid, lower is better), insertion ${areas[1].toFixed(3)} (dashed, higher is better)`;
+  const svg = make("svg", { class: "curve", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `Areas: ${words}` });
+  svg.append(make("line", { x1: left, x2: width - 8, y1: y(0), y2: y(0) }), make("line", { class: "now", x1: x(step), x2: x(step), y1: top, y2: height - 8 }),
+    make("path", { class: "deletion", d: path(deletion) }), make("path", { class: "insertion", d: path(insertion) }),
+    make("text", { x: 0, y: y(high) + 4 }, high.toFixed(2)), make("text", { x: 0, y: y(low) }, low.toFixed(2)));
+  return element("figure", { class: "curves" }, svg, element("figcaption", {}, `Areas: ${words}.`));
+}

@@ -1,0 +1,70 @@
+// What the page shows is its address: one object of strings, read from it and written to it.
+export const info = { runs: [], images: [], classes: [], methods: [], slow: [] };
+export const defaults = {
+  view: "inside", image: "", layer: "", part: "all", k: "64", binary: "1", start: "0", channel: "", edits: "", clusters: "0",
+  method: "sat", target: "", tracked: "64", threshold: "0.2", strength: "0.6", score: "relative", which: "deletion", step: "0",
+  other: "", path: "none",
+};
+export const state = { ...defaults };
+
+const choices = {
+  view: ["inside", "evidence", "transplant", "audit"], part: ["all", "k"], binary: ["0", "1"], clusters: ["0", "1"],
+  score: ["relative", "logit", "probability"], which: ["deletion", "insertion"], path: ["none", "source", "target"],
+};
+const bounds = { k: [1, 1e5], start: [0, 1e6], tracked: [1, 256], threshold: [0, 0.95], strength: [0, 1], step: [0, 28] };
+const shapes = { channel: /^\d+\.\d+$/, edits: /^[\d.,:;-]*$/, target: /^\d+$/ };
+
+// Addresses come from anywhere. What cannot be meant is left out, and said.
+export function read(search) {
+  Object.assign(state, defaults);
+  const wrong = [];
+  for (const [key, value] of new URLSearchParams(search)) {
+    if (!Object.hasOwn(defaults, key)) continue;
+    const number = Number(value);
+    const good = choices[key] ? choices[key].includes(value)
+      : bounds[key] ? value !== "" && number >= bounds[key][0] && number <= bounds[key][1]
+        : shapes[key] ? shapes[key].test(value) : true;
+    if (good) state[key] = value; else wrong.push(`${key}=${value}`);
+  }
+  return wrong;
+}
+
+// What the runs do not have is brought to what they have.
+export function fit() {
+  const wrong = [];
+  const names = info.images.map(({ name }) => name);
+  if (state.image && !names.includes(state.image)) wrong.push(`the image ${state.image}`);
+  if (!names.includes(state.image)) state.image = names[0] ?? "";
+  if (!names.includes(state.other)) state.other = names[1] ?? state.image;
+  const layers = info.runs[0].layers.map(({ name }) => name);
+  if (state.layer && layers.length && !layers.includes(state.layer)) wrong.push(`the layer ${state.layer}`);
+  if (!layers.includes(state.layer)) state.layer = info.runs[0].top;
+  if (!info.methods.includes(state.method)) { wrong.push(`the method ${state.method}`); state.method = defaults.method; }
+  const [run, channel] = state.channel.split(".").map(Number);
+  if (state.channel && !(channel < (info.runs[run] ? layerOf(info.runs[run])?.channels : 0))) { wrong.push(`the channel ${state.channel}`); state.channel = ""; }
+  if (Number(state.start) >= widest()) state.start = "0";
+  return wrong;
+}
+
+export const layerOf = (run) => run.layers.find(({ name }) => name === state.layer) ?? run.layers.find(({ name }) => name === run.top);
+export const widest = () => Math.max(1, ...info.runs.map((run) => layerOf(run)?.channels ?? 1));
+export const topOf = (run) => run.layers.find(({ name }) => name === run.top);
+
+export const changed = () => Object.entries(state).filter(([key, value]) => value !== defaults[key]);
+export function remember({ push = false } = {}) {
+  const query = new URLSearchParams(changed());
+  const address = query.size ? `?${query}` : location.pathname;
+  if (push) history.pushState(null, "", address); else history.replaceState(null, "", address);
+}
+
+// --- channels: 12 of one network has nothing to do with 12 of the other, so what is chosen and edited is each run's own
+
+export const place = (run) => info.runs.indexOf(run);
+export const chosen = (run) => (state.channel.startsWith(`${place(run)}.`) ? state.channel.split(".")[1] : "");
+export const editsOf = (run) => state.edits.split(";")[place(run)] ?? "";
+export const edits = (run) => new Map(editsOf(run).split(",").filter(Boolean).map((part) => part.split(":").map(Number)));
+export function withEdits(run, map) {
+  const all = info.runs.map(editsOf);
+  all[place(run)] = [...map].map(([channel, factor]) => `${channel}:${factor}`).join(",");
+  return all.some(Boolean) ? all.join(";") : "";
+}

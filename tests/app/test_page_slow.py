@@ -1,0 +1,72 @@
+"""Slow methods in a real browser: progress, cancelling, and a page that stays alive."""
+
+import threading
+import time
+
+import pytest
+
+from bort.explain import Cancelled
+from tests.app.pages import open_at
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def held(explorer, monkeypatch):
+    """RISE that goes on until it is let go."""
+    go, real = threading.Event(), explorer.evidence.saliency
+
+    def slow(run, image, method, target, *more, progress=None):
+        if method == "rise" and progress is not None:
+            while not go.is_set():
+                progress(3, 10)
+                time.sleep(0.02)
+        return real(run, image, method, target, *more, progress=progress)
+
+    monkeypatch.setattr(explorer.evidence, "saliency", slow)
+    yield go
+    go.set()
+
+
+def test_slow_methods_show_progress_and_the_page_stays_alive(tab, server, held):
+    open_at(tab, server, "?view=evidence&image=test-2")
+    tab.locator("select[name=method]").select_option("rise")
+    first = tab.locator("article.run").first
+    first.locator(".job", has_text="30%").wait_for()
+    assert first.locator("progress").evaluate("bar => bar.position") == 0.3
+    tab.locator("input[name=strength]").fill("0.3")
+    tab.locator("#tab-audit").click()
+    tab.locator("table").first.wait_for()
+    tab.locator("#tab-evidence").click()
+    first.locator(".job", has_text="30%").wait_for()
+    assert tab.locator(".again").count() == 0, "nothing was cancelled by looking elsewhere"
+    held.set()
+    tab.locator("figcaption", has_text="rise").nth(1).wait_for(timeout=60_000)
+
+
+def test_slow_methods_can_be_cancelled(tab, server, held):
+    open_at(tab, server, "?view=evidence&image=test-3&method=rise")
+    first = tab.locator("article.run").first
+    first.locator(".cancel").click()
+    first.locator(".job", has_text="Cancelled.").wait_for()
+    held.set()
+    first.locator(".again").click()
+    first.locator("figcaption", has_text="rise").wait_for(timeout=60_000)
+
+
+def test_what_nobody_looks_at_any_more_is_stopped(tab, server, held, explorer, monkeypatch):
+    stopped, slow = threading.Event(), explorer.evidence.saliency
+
+    def watched(*arguments, **options):
+        try:
+            return slow(*arguments, **options)
+        except Cancelled:
+            stopped.set()
+            raise
+
+    monkeypatch.setattr(explorer.evidence, "saliency", watched)
+    open_at(tab, server, "?view=evidence&image=test-4&method=rise")
+    tab.locator(".job", has_text="30%").first.wait_for()
+    tab.locator("select[name=method]").select_option("cam")
+    tab.locator("figcaption", has_text="cam").first.wait_for()
+    assert stopped.wait(5)
