@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
+from functools import cache
 from typing import Any, ClassVar
 
 import torch
@@ -57,6 +58,7 @@ class Bort(Optimizer):
             "shard": shard,
             **_settings.LAYOUT,
         }
+        _stay_out_of_graphs()
         super().__init__(*args, **kwargs)
         self._residuals: dict[int, Tensor] = {}
         self._divisions: dict[int, dict[Any, _cuda.Division]] = {}
@@ -93,6 +95,7 @@ class Bort(Optimizer):
         if "_settings" not in self.__dict__:  # unpickled or copied: torch keeps defaults, groups and state only
             self._settings = {key: self.defaults[key] for key in (*_settings.SETTINGS, *_settings.LAYOUT)}
             self._residuals, self._divisions, self._rounds, self._shares = {}, {}, {}, {}
+            _stay_out_of_graphs()
         for index, group in enumerate(self.param_groups):
             current = before[index] if index < len(before) else self._settings
             for key in self._settings:
@@ -116,7 +119,6 @@ class Bort(Optimizer):
                 p.grad = grad
         return loss
 
-    @torch.compiler.disable  # type: ignore[untyped-decorator]  # has kernels of its own
     def _apply_penalties(self, lent: list[tuple[Tensor, Tensor]]) -> None:
         """Move decoupled weights; lend coupled ones a penalised gradient, and note in ``lent`` what to give back.
 
@@ -246,6 +248,13 @@ class Bort(Optimizer):
                         value = penalty.residual(whole(p), **reading).item()
                 found[name if "param_names" in group else f"{index}.{name}"] = value
         return found
+
+
+@cache
+def _stay_out_of_graphs() -> None:
+    """torch.compile leaves the penalties alone: they have kernels of their own. A decorator would say so too, but load the
+    compiler, a second or two, for everyone who imports bort; torch loads it with the first optimizer in any case."""
+    Bort._apply_penalties = torch.compiler.disable(Bort._apply_penalties)  # type: ignore[method-assign,no-untyped-call]
 
 
 def _is_due(group: dict[str, Any]) -> bool:
