@@ -27,7 +27,8 @@ def page(explorer: Explorer, view: View) -> str:
     css = files("bort.report").joinpath("page.css").read_text()
     css += ".three { display: flex; flex-wrap: wrap; gap: 1rem; } figure img { image-rendering: pixelated; }"
     css += " figcaption { color: var(--muted); font-size: .85rem; max-width: 224px; overflow-wrap: anywhere; }"
-    css += " svg { max-width: 30rem; width: 100%; height: auto; }"
+    css += " figure.curve { max-width: 30rem; margin-top: 1rem; } .curve svg { width: 100%; }"
+    css += " .curve figcaption { max-width: none; }"
     title = _TITLES[view.view].format(**view.to_dict())
     facts = describe(0)
     where = (
@@ -80,7 +81,7 @@ def _curve(curve: dict[str, Any], view: View, width: int = 420, height: int = 16
     )
     areas = f"deletion {curve['areas'][0]:.3f} (solid), insertion {curve['areas'][1]:.3f} (dashed); {view.score}"
     box = f'viewBox="-4 -4 {width + 8} {height + 8}" role="img" aria-label="{escape(areas)}"'
-    return f"<figure><svg {box}>{lines}</svg><figcaption>Areas: {escape(areas)}.</figcaption></figure>"
+    return f'<figure class="curve"><svg {box}>{lines}</svg><figcaption>Areas: {escape(areas)}.</figcaption></figure>'
 
 
 def _table(layers: list[dict[str, Any]]) -> str:

@@ -123,7 +123,7 @@ async function evidence(panel, current) {
     if (isSlow) {
       const job = await jobOf(run.name);
       if (!current()) return;
-      if (job.state !== "done") { body.replaceChildren(said(body, list), line(run, job)); return; }
+      if (job.state !== "done") { body.replaceChildren(said(body, list), pictures(body, [[input(state.image), "input"]]), line(run, job)); return; }
     }
     const sat = isSat ? { k: Math.min(Number(state.tracked), topOf(run).channels), threshold: state.threshold } : {};
     const here = { run: run.name, image: state.image, method: state.method, target: state.target, ...sat };
