@@ -1,0 +1,156 @@
+"""How long the explorer keeps one waiting: from the command to the address, to the first view, from a click to its picture.
+
+    python benchmarks/explorer.py [RUN AGAINST] [--repeats 5] [--clicks 12] --out FILE.json
+
+Each repeat starts `bort serve RUN --against AGAINST` anew and opens it in a fresh Chromium tab with nothing in its cache, so
+that every first view is a server's first; then it clicks on channels that nobody has asked for before. A click counts from
+the press of the button, by the page's own clock, to the frame after the one in which the picture is there. The API's answers
+for other such channels, over one connection that is kept, say how much of that is the network's work.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+from playwright.sync_api import Browser, sync_playwright
+
+from bort._environment import describe
+from bort._table import table
+
+START, VIEW, CLICK, ANSWER = "command to address", "address to first view", "click to picture", "API, channel.png"
+TARGETS = {VIEW: 2.0, CLICK: 0.150}
+PATIENCE = 60  # seconds for anything at all
+FLAGS = ("--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync")
+
+# Put on a button before it is clicked: `window.drawn` will be the milliseconds from its press until its picture is drawn.
+WATCH = """(button, patience) => {
+  const name = new RegExp(`^channel ${/\\d+/.exec(button.getAttribute("aria-label"))[0]}\\\\b`);
+  const run = button.closest("article.run");
+  const drawn = () => [...run.querySelectorAll("figure")].some((figure) => {
+    const image = figure.querySelector("img");
+    return name.test(figure.querySelector("figcaption")?.textContent ?? "") && image?.complete && image.naturalWidth > 0;
+  });
+  window.drawn = new Promise((resolve, reject) => button.addEventListener("pointerdown", ({ timeStamp }) => {
+    const look = () => {
+      if (drawn()) requestAnimationFrame(() => resolve(performance.now() - timeStamp));
+      else if (performance.now() - timeStamp > patience * 1000) reject(new Error(`${name} was never drawn`));
+      else requestAnimationFrame(look);
+    };
+    look();
+  }, { once: true }));
+}"""
+
+
+@contextmanager
+def serving(run: Path, against: Path) -> Iterator[tuple[str, float]]:
+    """The address that `bort serve` prints, and how long it took to."""
+    command = [sys.executable, "-m", "bort", "serve", str(run), "--against", str(against), "--port", "0"]
+    start = time.perf_counter()
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            seconds = time.perf_counter() - start
+            if not line.startswith("http"):
+                raise RuntimeError(f"{' '.join(command)} printed no address")
+            yield line.split()[0], seconds
+        finally:
+            process.terminate()
+
+
+def visit(browser: Browser, address: str, clicks: int) -> dict[str, list[float]]:
+    """One first view, some clicks, and as many questions to the API, the two runs in turn."""
+    context = browser.new_context(viewport={"width": 1440, "height": 900})
+    context.set_default_timeout(PATIENCE * 1000)
+    page = context.new_page()
+    start = time.perf_counter()
+    page.goto(address)
+    page.wait_for_selector("body[data-ready]")
+    view = time.perf_counter() - start
+    drawn, answers = [], []
+    with httpx.Client(timeout=PATIENCE) as client:
+        client.get(address)  # opens the connection
+        for number in range(clicks):
+            buttons = page.locator("article.run").nth(number % 2).locator(".channels button")
+            if buttons.count() < 2 * clicks:
+                raise ValueError(
+                    f"clicks={clicks}: a run shows {buttons.count()} channels, half of them to be clicked on"
+                )
+            button, other = buttons.nth(number), buttons.nth(clicks + number)
+            button.evaluate(WATCH, PATIENCE)
+            button.click()
+            drawn.append(page.evaluate("window.drawn") / 1000)
+            picture = page.locator("article.run").nth(number % 2).locator("img[src*='channel.png']")
+            channel = (other.get_attribute("aria-label") or "").split(",")[0].removeprefix("channel ")
+            url = httpx.URL(address).join(picture.get_attribute("src") or "").copy_set_param("channel", channel)
+            start = time.perf_counter()
+            client.get(url).raise_for_status()
+            answers.append(time.perf_counter() - start)
+    context.close()
+    return {VIEW: [view], CLICK: drawn, ANSWER: answers}
+
+
+def measure(run: Path, against: Path, repeats: int, clicks: int) -> dict[str, list[float]]:
+    times: dict[str, list[float]] = {what: [] for what in (START, VIEW, CLICK, ANSWER)}
+    chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
+        browser.new_page().close()  # its own start is nobody's view
+        for number in range(repeats):
+            with serving(run, against) as (address, seconds):
+                times[START].append(seconds)
+                for what, found in visit(browser, address, clicks).items():
+                    times[what] += found
+            worst = ", ".join(f"{what} {max(found):.3f} s" for what, found in times.items())
+            print(f"{number + 1} of {repeats}; worst so far: {worst}", flush=True)
+        browser.close()
+    return times
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("runs", type=Path, nargs="*", default=[Path("runs/demo/Bort-S"), Path("runs/demo/SGD")])
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--clicks", type=int, default=12, help="of a repeat; each run needs twice as many channels")
+    parser.add_argument("--out", type=Path, required=True)
+    arguments = parser.parse_args()
+    if len(arguments.runs) != 2:
+        parser.error(f"{len(arguments.runs)} runs: give two, one to open and one beside it")
+    times = measure(*arguments.runs, arguments.repeats, arguments.clicks)
+    rows: list[dict[str, Any]] = [
+        {
+            "what": what,
+            "median_s": statistics.median(found),
+            "worst_s": max(found),
+            "target_s": TARGETS.get(what),
+            "all_s": [round(each, 4) for each in found],
+        }
+        for what, found in times.items()
+    ]
+    command = f"python benchmarks/explorer.py --repeats {arguments.repeats} --clicks {arguments.clicks}"
+    facts = {"rows": rows, "runs": [str(run) for run in arguments.runs], "command": command, **describe(0)}
+    arguments.out.write_text(json.dumps(facts, indent=2) + "\n")
+    cells = [
+        (row["what"], str(len(row["all_s"])), f"{row['median_s']:.3f}", f"{row['worst_s']:.3f}", _target(row))
+        for row in rows
+    ]
+    print(table(("what", "times", "median s", "worst s", "target s"), cells, right=(1, 2, 3, 4)))
+
+
+def _target(row: dict[str, Any]) -> str:
+    return "" if row["target_s"] is None else f"{row['target_s']:.3f}"
+
+
+if __name__ == "__main__":
+    main()
