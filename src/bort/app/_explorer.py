@@ -48,6 +48,15 @@ class Explorer:
             x = {run: images[n : n + 1] for run, images in same.items()}
             self.gallery.add(f"test-{n}", x, view.name(int(labels[n])))
 
+    def prepare(self) -> None:
+        """What the first view will ask, asked before: the first pass and the first way back load much of torch."""
+        for run in self.subjects if self.gallery.list() else ():
+            with contextlib.suppress(Exception):  # it is said to who asks for it
+                layer = self.top(run)
+                self.predict(run, "test-0")
+                self.channels(run, "test-0", layer, None)
+                self.reconstruct(run, "test-0", layer, None, binary=True, edits={})
+
     # --- what there is
 
     def info(self) -> dict[str, Any]:

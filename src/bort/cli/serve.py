@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import sys
+import threading
 from pathlib import Path
 
 
@@ -46,5 +47,6 @@ def serve(
     if token:
         print(f"Everybody who reaches {address} and has this address can use the explorer and this machine's time.")
     print(f"http://{names[0]}/{f'?token={token}' if token else ''}  (Ctrl-C ends it)", flush=True)
+    threading.Thread(target=explorer.prepare, daemon=True).start()  # while the browser is on its way
     config = uvicorn.Config(create(explorer, Guard(names, token)), log_level="warning", timeout_graceful_shutdown=2)
     uvicorn.Server(config).run(sockets=[listening])
