@@ -36,6 +36,7 @@ class Explorer:
         self.turn = Turn()
         self._kept = Kept(self.turn, most=64)
         self._traces = Kept(self.turn, most=12)  # each has the network's activations in it
+        self._sheets = Kept(self.turn, most=12)
         self.gallery = Gallery(self.turn)
         self.evidence = Evidence(self)
         with contextlib.suppress(Missing):  # then there are uploads only
@@ -132,11 +133,15 @@ class Explorer:
 
     def channels(self, run: str, image: str, layer: str, k: int | None, start: int = 0) -> dict[str, Any]:
         """k in the order of salience, from the start-th on, with a sheet of their patterns; eight in a row."""
+        count = k or 64
+        return self._sheets((run, image, layer, count, start), lambda: self._sheet(run, image, layer, count, start))
+
+    def _sheet(self, run: str, image: str, layer: str, k: int, start: int) -> dict[str, Any]:
         trace, where = self._trace(run, image, layer)
         count = where.shape[0]
         if start >= count:
             raise Unknown(f"The layer {layer} has {count} channels: there is none behind the {start}th.")
-        ranked = salient(where.to_map(trace.features), min(count, start + (k or 64)))
+        ranked = salient(where.to_map(trace.features), min(count, start + k))
         found = Salient(*(each[:, start:] for each in (ranked.channels, ranked.values, ranked.places)))
         signals = trace(where.from_map(single_seeds(found, where.shape, 1.0)))[:, 0]
         pictures = [signal(s) for s in signals]
