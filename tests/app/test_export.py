@@ -27,6 +27,7 @@ def test_an_export_is_the_view_of_all_runs(client, explorer):
             "reconstruction.npy",
             "channel-2.png",
             "channel-2.npy",
+            "channels.png",
             "clusters.png",
         )
     }
@@ -35,6 +36,7 @@ def test_an_export_is_the_view_of_all_runs(client, explorer):
     expected, like = explorer.reconstruct("plain", "test-0", "conv5", 3, binary=False, edits={})
     assert np.array_equal(back, expected.numpy())
     assert manifest["runs"][0]["correlation"] == like
+    assert len(manifest["runs"][0]["channels"]) == 64
     assert manifest["runs"][1]["edits"] == {"0": 2.0}
     assert manifest["address"] == "?image=test-0&layer=conv5&part=k&k=3&binary=0&channel=1.2&edits=%3B0%3A2&clusters=1"
     assert {"commit", "versions", "hardware"} <= manifest.keys()

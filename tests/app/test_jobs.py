@@ -34,7 +34,7 @@ def test_progress_and_result(jobs):
     assert jobs.start("a", hold(go)) is job, "asked for twice, done once"
     go.set()
     assert job.finished.wait(5)
-    assert (job.state, job.result) == ("done", "result")
+    assert job.state == "done"
     assert jobs.get(job.name) is job
 
 
@@ -108,11 +108,24 @@ def test_cancelled_ones_make_room(jobs):
 
 def test_left_by_one_page_of_two(jobs):
     go = threading.Event()
-    job = jobs.start("a", hold(go))
-    jobs.start("a", hold(go))
-    jobs.cancel(job.name, leave=True)
-    assert not job.cancelled.is_set(), "the other still waits for it"
-    jobs.cancel(job.name, leave=True)
+    job = jobs.start("a", hold(go), "one")
+    for _ in range(3):
+        jobs.start("a", hold(go), "two")
+    for _ in range(3):
+        jobs.leave(job.name, "one")
+    assert not job.cancelled.is_set(), "the other still waits for it, however often this one leaves"
+    jobs.leave(job.name, "two")
+    assert job.finished.wait(5)
+    assert job.state == "cancelled"
+    go.set()
+
+
+def test_a_page_that_was_closed_waits_no_more(jobs, monkeypatch):
+    go = threading.Event()
+    job = jobs.start("a", hold(go), "closed")
+    while job.state != "running":
+        pass
+    monkeypatch.setattr("bort.app._jobs.GONE", 0.0)
     assert job.finished.wait(5)
     assert job.state == "cancelled"
     go.set()

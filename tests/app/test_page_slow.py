@@ -70,3 +70,17 @@ def test_what_nobody_looks_at_any_more_is_stopped(tab, server, held, explorer, m
     tab.locator("select[name=method]").select_option("cam")
     tab.locator("figcaption", has_text="cam").first.wait_for()
     assert stopped.wait(5)
+
+
+def test_back_and_forth_cancels_nothing(tab, server, held):
+    """Faster than the server answers: what is left and taken up again is computed."""
+    open_at(tab, server, "?view=evidence&image=test-5")
+    for pause in (0, 20, 60, 150):
+        for method in ("rise", "cam", "rise"):
+            tab.locator("select[name=method]").select_option(method)
+            tab.wait_for_timeout(pause)
+    tab.locator(".job", has_text="30%").first.wait_for()
+    tab.wait_for_timeout(600)
+    assert tab.locator(".again").count() == 0
+    held.set()
+    tab.locator("figcaption", has_text="rise").nth(1).wait_for(timeout=60_000)

@@ -33,6 +33,11 @@ def test_uploads_good_and_bad(tab, server):
         list(other.getvalue()),
     )
     until(tab, "document.querySelectorAll('#images button').length === 8")
+    tab.locator("#file").set_input_files({"name": "eye.png", "mimeType": "image/png", "buffer": buffer.getvalue()})
+    until(tab, "document.querySelector('[aria-selected=true][title*=eye]')")
+    tab.locator(".channels button").first.click()
+    tab.locator("figcaption", has_text="channel ").first.wait_for()
+    assert "channel=0." in tab.url, "the runs are who they were"
     tab.locator("#file").set_input_files({"name": "x.svg", "mimeType": "image/svg+xml", "buffer": b"<svg/>"})
     until(tab, "document.getElementById('message').textContent.includes('SVG')")
     tab.locator("#images button").nth(1).click()
@@ -52,15 +57,18 @@ def test_exports(tab, server):
     asked = []
     alone.on("request", lambda each: asked.append(each.url))
     alone.set_content(Path(download.value.path()).read_text())
-    assert alone.locator("section img").count() == 4
+    assert alone.locator("section img").count() == 6
     assert alone.locator("h2").nth(1).inner_text() == "<b>&$\\alpha$"
     assert all(url.startswith("data:") for url in asked), "self-contained"
     alone.close()
-    tab.goto(server + "?view=evidence&image=test-5&method=xrai")
-    tab.locator(".job").first.wait_for()
+
+
+def test_a_mistake_in_an_export_leaves_the_page_where_it_is(tab, server):
+    open_at(tab, server)
+    tab.route("**/api/export.zip*", lambda route: route.fulfill(status=404, json={"message": "Start it first."}))
     tab.locator("#export").click()
-    tab.locator("#message", has_text="start it first").wait_for()
-    assert tab.url.startswith(server), "a mistake leaves the page where it is"
+    tab.locator("#message.warning", has_text="Start it first.").wait_for()
+    assert tab.locator("article.run").count() == 2
 
 
 def test_links_and_the_way_back(tab, server):
@@ -86,6 +94,9 @@ def test_links_and_the_way_back(tab, server):
         ("?view=foo", "view=foo"),
         ("?view=constructor", "view=constructor"),
         ("?view=evidence&score=zz&step=99", "score=zz, step=99"),
+        ("?part=k&k=6.5", "k=6.5"),
+        ("?edits=9999:2", "the edits 9999:2"),
+        ("?target=55", "the class 55"),
         ("?channel=0.99999", "the channel 0.99999"),
         ("?image=upload-gone&layer=conv9&method=magic", "the image upload-gone, the layer conv9, the method magic"),
         ("?k=nonsense&edits=<script>", "k=nonsense, edits=<script>"),

@@ -14,6 +14,7 @@ from PIL import Image
 from bort import explain, invert, measure
 from bort.app._guard import Guard
 from bort.app._jobs import Jobs
+from bort.app._kept import Kept
 from bort.app._server import create
 from bort.report._images import picture, signal
 from tests.app.pages import BASE
@@ -120,6 +121,8 @@ def test_curves_and_steps(client, explorer):
             part = pixels(at["picture"]) == pixels(client.get("/api/input.png?image=test-0").content)
             kept = step / 28 if which == "insertion" else 1 - step / 28
             assert part.all(axis=2).mean() >= kept - 1e-3, "what is not taken away is the image's"
+            if kept == 0:
+                assert pixels(at["picture"]).std() == 0, "and what is taken away is gone"
             assert found["probability"][which][step] == pytest.approx(
                 getattr(expected["probability"], f"{which}_curves")[0][step].item(), abs=1e-5
             )
@@ -194,6 +197,36 @@ def test_channels_further_down(client, here):
     assert later["channels"] == every["channels"][8:12]
     assert later["count"] == every["count"]
     assert client.get("/api/channels", params=here | {"start": 5000}).status_code == 404
+
+
+def test_what_is_kept_waits_for_nobody(explorer):
+    """A map that took minutes is not lost because the page's calculations take long."""
+    held, release = threading.Event(), threading.Event()
+
+    def hold():
+        with explorer.turn:
+            held.set()
+            release.wait(10)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait(5)
+    kept = Kept(explorer.turn, most=2)
+    for name in ("a", "b"):
+        kept.put(name, name)
+    assert kept.get("a") == "a"
+    kept.put("c", "c")
+    assert (kept.get("a"), kept.get("b")) == ("a", None), "who is asked for is young again"
+    assert explorer.image("plain", "test-0") is not None
+    release.set()
+    thread.join()
+
+
+def test_the_first_view_is_prepared(explorer, monkeypatch):
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    explorer.prepare()
+    monkeypatch.setattr(explorer, "_sheet", lambda *_: pytest.fail("made already"))
+    assert len(explorer.channels("plain", "test-0", "conv5", 64)["channels"]) == 64
 
 
 def test_nobody_waits_for_ever(explorer, monkeypatch):

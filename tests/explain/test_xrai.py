@@ -68,9 +68,10 @@ def test_with_workers():
     def stop(done, total):
         raise explain.Cancelled
 
+    before = set(multiprocessing.active_children())  # other tests' own
     with pytest.raises(explain.Cancelled):
         explain.xrai(net, x, attributions=values, workers=1, progress=stop)
-    assert multiprocessing.active_children() == []
+    assert set(multiprocessing.active_children()) <= before
     with pytest.raises(ValueError, match="workers=-1"):
         explain.xrai(net, x, workers=-1)
 

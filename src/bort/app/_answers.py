@@ -42,6 +42,8 @@ class Info(Answer):
     classes: list[str]
     methods: list[str]
     slow: list[str] = Field(description="Methods that POST /api/jobs computes.")
+    steps: int = Field(description="Of deletion and insertion.")
+    most_tracked: int = Field(description="SAT's k at most.")
 
 
 class Uploaded(Answer):

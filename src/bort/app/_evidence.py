@@ -29,6 +29,7 @@ class Evidence:
     def __init__(self, explorer: Explorer) -> None:
         self._explorer, self._turn = explorer, explorer.turn
         self._kept = Kept(self._turn, most=64)
+        self._tracked = Kept(self._turn, most=4)  # a signal for each of many channels
         # More than the queue remembers of its jobs: what is called done there is still here.
         self._slow = Kept(self._turn, most=256)
         self._models: dict[str, nn.Module] = {}
@@ -48,7 +49,7 @@ class Evidence:
             raise Unknown(f"There is no method {method!r}.")
         x = self._explorer.image(run, image)
         if method == "sat":
-            tracked = self._kept(("sat", run, image), lambda: self._track(run, x))
+            tracked = self._tracked((run, image), lambda: self._track(run, x))
             count = min(64, tracked.values.shape[1]) if k is None else k
             return tracked.map(count, 0.2 if threshold is None else threshold)[0]
         key = (run, image, method, target)

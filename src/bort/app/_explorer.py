@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from pathlib import Path
 from typing import Any, Literal
 
@@ -10,7 +11,7 @@ import torch
 from torch import Tensor
 
 from bort import explain, invert
-from bort.app._evidence import SLOW, Evidence
+from bort.app._evidence import MOST_TRACKED, SLOW, STEPS, Evidence
 from bort.app._kept import Gallery, Kept, Unknown
 from bort.app._turn import Turn
 from bort.app._uploads import decode
@@ -25,7 +26,7 @@ from bort.report._pictures import _coloured
 
 
 class Explorer:
-    """Two threads use it: the page's, one call at a time, and the queue's, which has networks of its own."""
+    """What is computed for pages is computed in turn, one thing at a time; the queue has networks of its own."""
 
     def __init__(
         self, folders: list[Path], device: str = "cpu", data_root: Path | None = None, examples: int = 20
@@ -37,7 +38,7 @@ class Explorer:
         self._kept = Kept(self.turn, most=64)
         self._traces = Kept(self.turn, most=12)  # each has the network's activations in it
         self._sheets = Kept(self.turn, most=12)
-        self.gallery = Gallery(self.turn)
+        self.gallery = Gallery()
         self.evidence = Evidence(self)
         with contextlib.suppress(Missing):  # then there are uploads only
             self._add_tests(examples)
@@ -57,6 +58,8 @@ class Explorer:
                 self.predict(run, "test-0")
                 self.channels(run, "test-0", layer, None)
                 self.reconstruct(run, "test-0", layer, None, binary=True, edits={})
+        time.sleep(2)  # out of the first view's way: what reads uploads loads timm, which takes seconds
+        self._first.view.prepare()
 
     # --- what there is
 
@@ -77,6 +80,8 @@ class Explorer:
             "classes": list(self._first.view.class_names),
             "methods": explain.names(),
             "slow": list(SLOW),
+            "steps": STEPS,
+            "most_tracked": MOST_TRACKED,
         }
 
     def layers(self, run: str) -> list[dict[str, Any]]:
@@ -165,7 +170,8 @@ class Explorer:
             raise Unknown(f"The layer {layer} has channels 0 to {where.shape[0] - 1}, not {channel}.")
         seed = torch.zeros_like(maps)
         seed[0, channel].view(-1)[maps[0, channel].argmax()] = 1
-        return trace(where.from_map(seed))[0]
+        with self.turn:
+            return trace(where.from_map(seed))[0]
 
     def reconstruct(
         self, run: str, image: str, layer: str, k: int | None, *, binary: bool, edits: dict[int, float]
@@ -183,7 +189,8 @@ class Explorer:
             if not 0 <= channel < where.shape[0]:
                 raise Unknown(f"The layer {layer} has channels 0 to {where.shape[0] - 1}, not {channel}.")
             seed[0, channel] *= factor
-        back = trace(where.from_map(seed))
+        with self.turn:
+            back = trace(where.from_map(seed))
         return back[0], correlation(back, self.image(run, image))[0].item()
 
     def clusters(self, run: str, image: str, layer: str, k: int | None, groups: int) -> tuple[Picture, list[int]]:

@@ -24,7 +24,7 @@ def data_url(image: Picture) -> str:
 
 
 @dataclass
-class Shown:
+class Item:
     """A picture with its words, and the numbers behind it."""
 
     name: str
@@ -34,20 +34,20 @@ class Shown:
 
 
 @dataclass
-class Part:
+class Side:
     """What a run has in the view."""
 
     run: str
-    pictures: list[Shown] = field(default_factory=list)
+    pictures: list[Item] = field(default_factory=list)
     facts: dict[str, Any] = field(default_factory=dict)
 
 
-def parts(explorer: Explorer, view: View) -> list[Part]:
+def parts(explorer: Explorer, view: View) -> list[Side]:
     """One a run, in the page's order."""
     make = {"inside": _inside, "evidence": _evidence, "transplant": _transplant, "audit": _audit}[view.view]
     found = []
     for number, run in enumerate(explorer.subjects):
-        part = Part(run)
+        part = Side(run)
         if view.view != "audit":
             part.facts["says"] = explorer.predict(run, view.image)
         make(explorer, view, view.of(explorer, number), part)
@@ -55,7 +55,7 @@ def parts(explorer: Explorer, view: View) -> list[Part]:
     return found
 
 
-def _inside(explorer: Explorer, view: View, seen: Seen, part: Part) -> None:
+def _inside(explorer: Explorer, view: View, seen: Seen, part: Side) -> None:
     run, image, layer = seen.run, view.image, seen.layer
     k = seen.k if view.part == "k" else None
     back, like = explorer.reconstruct(run, image, layer, k, binary=view.binary, edits=seen.edits)
@@ -63,20 +63,23 @@ def _inside(explorer: Explorer, view: View, seen: Seen, part: Part) -> None:
     scaled = ", ".join(f"{channel} × {factor:g}" for channel, factor in seen.edits.items())
     words = f"from {layer}, {source}{f', channels scaled: {scaled}' if scaled else ''}: correlation {like:.2f}"
     part.pictures += [
-        Shown("input", "input", explorer.input(image)),
-        Shown("reconstruction", words, signal(back), back),
+        Item("input", "input", explorer.input(image)),
+        Item("reconstruction", words, signal(back), back),
     ]
+    sheet = explorer.channels(run, image, layer, 64, min(view.start, explorer.channels_of(run, layer) - 1))
+    part.pictures.append(Item("channels", "channels, most salient first", sheet["sheet"]))
+    part.facts["channels"] = sheet["channels"]
     if seen.channel is not None:
         pattern = explorer.channel(run, image, layer, seen.channel)
-        part.pictures.append(Shown(f"channel-{seen.channel}", f"channel {seen.channel}", signal(pattern), pattern))
+        part.pictures.append(Item(f"channel-{seen.channel}", f"channel {seen.channel}", signal(pattern), pattern))
     if view.clusters:
         coloured, groups = explorer.clusters(run, image, layer, min(64, seen.k), 4)
-        part.pictures.append(Shown("clusters", "clusters", coloured))
+        part.pictures.append(Item("clusters", "clusters", coloured))
         part.facts["clusters"] = groups
     part.facts |= {"layer": layer, "correlation": like, "edits": seen.edits, "features": k}
 
 
-def _evidence(explorer: Explorer, view: View, seen: Seen, part: Part) -> None:
+def _evidence(explorer: Explorer, view: View, seen: Seen, part: Side) -> None:
     run, image, method = seen.run, view.image, view.method
     sat = (seen.tracked, view.threshold) if method == "sat" else (None, None)
     found = explorer.evidence.saliency(run, image, method, view.target, *sat)
@@ -84,24 +87,24 @@ def _evidence(explorer: Explorer, view: View, seen: Seen, part: Part) -> None:
     score = curve[view.score][view.which][view.step]
     at = explorer.evidence.step(run, image, found, view.step, view.which)
     part.pictures += [
-        Shown("input", "input", explorer.input(image)),
-        Shown(method, method, explorer.evidence.overlay(run, image, found, view.strength), found),
-        Shown(f"{view.which}-step-{view.step}", f"{view.which}, step {view.step}: {view.score} {score:.3f}", at),
+        Item("input", "input", explorer.input(image)),
+        Item(method, method, explorer.evidence.overlay(run, image, found, view.strength), found),
+        Item(f"{view.which}-step-{view.step}", f"{view.which}, step {view.step}: {view.score} {score:.3f}", at),
     ]
     part.facts["curves"] = curve
 
 
-def _transplant(explorer: Explorer, view: View, seen: Seen, part: Part) -> None:
+def _transplant(explorer: Explorer, view: View, seen: Seen, part: Side) -> None:
     made, facts = explorer.transplant(seen.run, view.image, view.other, seen.layer, seen.k, view.path)
     part.pictures += [
-        Shown("source", f"source: “{facts['source']}”", explorer.input(view.image)),
-        Shown("target", f"target: “{facts['target']}”", explorer.input(view.other)),
-        Shown("made", f"made: the image is “{facts['image']}”, the map “{facts['map']}”", made),
+        Item("source", f"source: “{facts['source']}”", explorer.input(view.image)),
+        Item("target", f"target: “{facts['target']}”", explorer.input(view.other)),
+        Item("made", f"made: the image is “{facts['image']}”, the map “{facts['map']}”", made),
     ]
     part.facts |= facts | {"layer": seen.layer, "features": seen.k}
 
 
-def _audit(explorer: Explorer, view: View, seen: Seen, part: Part) -> None:
+def _audit(explorer: Explorer, view: View, seen: Seen, part: Side) -> None:
     part.facts["audit"] = explorer.audit(seen.run)
 
 
@@ -113,15 +116,15 @@ def archive(explorer: Explorer, view: View) -> bytes:
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as packed:
         for folder, part in zip(_folders(found), found, strict=True):
             manifest["runs"].append({"name": part.run, "folder": folder} | part.facts)
-            for shown in part.pictures:
-                packed.writestr(f"{folder}/{shown.name}.png", png(enlarged(shown.picture)))
-                if shown.values is not None:
-                    packed.writestr(f"{folder}/{shown.name}.npy", npy(shown.values))
+            for item in part.pictures:
+                packed.writestr(f"{folder}/{item.name}.png", png(enlarged(item.picture)))
+                if item.values is not None:
+                    packed.writestr(f"{folder}/{item.name}.npy", npy(item.values))
         packed.writestr("manifest.json", json.dumps(manifest, indent=2, ensure_ascii=False))
     return buffer.getvalue()
 
 
-def _folders(found: list[Part]) -> Iterator[str]:
+def _folders(found: list[Side]) -> Iterator[str]:
     """Names that every file system takes, whatever the runs are called."""
     for number, part in enumerate(found, 1):
         yield f"{number}-{re.sub(r'[^A-Za-z0-9._-]+', '-', part.run).strip('-') or 'run'}"

@@ -53,7 +53,7 @@ class Guard:
         for name, value in _HEADERS.items():
             response.headers.setdefault(name, value)
         if not refusal and self._token and request.query_params.get("token"):
-            response.set_cookie(self._cookie(request), self._token, httponly=True, samesite="strict")
+            response.set_cookie(self._cookie(request), self._token, httponly=True, samesite="lax")
         return response
 
     @staticmethod
@@ -62,11 +62,11 @@ class Guard:
         return f"token-{request.url.port or 80}"
 
     def _refusal(self, request: Request) -> str:
-        host = request.headers.get("host", "")
+        host = request.headers.get("host", "").lower()
         if host not in self._hosts:
             return f"This server is not called {host!r}. Open the address that it printed."
         origin = request.headers.get("origin")
-        if origin is not None and origin.removeprefix("http://") not in self._hosts:
+        if origin is not None and origin.lower().removeprefix("http://") not in self._hosts:
             return f"Requests from {origin!r} are not taken."
         is_link = request.url.path == "/" and request.headers.get("sec-fetch-mode") == "navigate"
         if request.headers.get("sec-fetch-site", "none") not in ("none", "same-origin") and not is_link:

@@ -31,12 +31,15 @@ def listen(address: str, port: int) -> socket.socket:
 
 def names(address: str) -> list[str]:
     """What a browser may call the server by, the best for a link first."""
+    machine = socket.gethostname().lower()  # as browsers write names
     if address in LOCAL:
         return ["localhost", *(name for name in LOCAL if name != "localhost")]
     with contextlib.suppress(ValueError):
-        if ipaddress.ip_address(address).is_unspecified:  # every address of the machine
-            return [*_own_addresses(), socket.gethostname(), *LOCAL]
-    return [address, socket.gethostname(), *LOCAL]
+        given = ipaddress.ip_address(address)
+        address = str(given)
+        if given.is_unspecified:  # every address of the machine
+            return [*_own_addresses(), machine, *LOCAL]
+    return [address.lower(), machine, *LOCAL]
 
 
 def hosts(address: str, port: int) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from typing import Any
 from bort import __version__
 from bort._environment import describe
 from bort.app._explorer import Explorer
-from bort.app._export import Part, data_url, parts
+from bort.app._export import Side, data_url, parts
 from bort.app._view import View
 from bort.report._images import enlarged
 
@@ -19,7 +19,7 @@ _TITLES = {
     "transplant": "Transplant: features of {other} at the places of {image}",
     "audit": "Audit",
 }
-_COLUMNS = ("residual", "ratio", "floor", "cosine", "claim")
+_COLUMNS = {"residual": 3, "ratio": 2, "floor": 2, "cosine": 2, "claim": 2}
 
 
 def page(explorer: Explorer, view: View) -> str:
@@ -44,11 +44,11 @@ def page(explorer: Explorer, view: View) -> str:
 """
 
 
-def _section(part: Part, view: View) -> str:
+def _section(part: Side, view: View) -> str:
     figures = "".join(
-        f'<figure><img src="{data_url(enlarged(shown.picture))}" width="224" height="224" alt="">'
-        f"<figcaption>{escape(shown.words)}</figcaption></figure>"
-        for shown in part.pictures
+        f'<figure><img src="{data_url(enlarged(item.picture))}" width="224" height="224" alt="">'
+        f"<figcaption>{escape(item.words)}</figcaption></figure>"
+        for item in part.pictures
     )
     text = f"<section><h2>{escape(part.run)}</h2>"
     if "says" in part.facts:
@@ -85,18 +85,12 @@ def _curve(curve: dict[str, Any], view: View, width: int = 420, height: int = 16
 
 
 def _table(layers: list[dict[str, Any]]) -> str:
-    head = "".join(f"<th>{name}</th>" for name in ("layer", "matrix", "invertible", "σ", *_COLUMNS))
+    head = "".join(f"<th>{name}</th>" for name in ("layer", "matrix", "invertible", "σ", "‖row‖", *_COLUMNS))
     rows = ""
     for layer in layers:
-        numbers = ("–" if layer[name] is None else f"{layer[name]:.2f}" for name in _COLUMNS)
-        low, high = layer["sigma"]
-        matrix = " × ".join(map(str, layer["shape"]))
-        cells = (
-            layer["name"],
-            matrix,
-            "yes" if layer["invertible"] else "no, wide",
-            f"{low:.2f} … {high:.2f}",
-            *numbers,
-        )
+        numbers = ("–" if layer[name] is None else f"{layer[name]:.{digits}f}" for name, digits in _COLUMNS.items())
+        sigma, norms = (f"{low:.2f} … {high:.2f}" for low, high in (layer["sigma"], layer["row_norms"]))
+        matrix, wide = " × ".join(map(str, layer["shape"])), "yes" if layer["invertible"] else "no, wide"
+        cells = (layer["name"], matrix, wide, sigma, norms, *numbers)
         rows += "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>"
     return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'

@@ -31,7 +31,7 @@ from bort.app._view import AView
 from bort.report._images import png, signal
 
 _KINDS = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
-_PAGE = ("index.html", "app.css", "app.js", "ask.js", "jobs.js", "parts.js", "state.js", "views.js")
+_ASSETS = ("index.html", "app.css", "app.js", "ask.js", "jobs.js", "parts.js", "state.js", "views.js")
 
 _FILE = {"requestBody": {"required": True, "content": {"image/*": {"schema": {"type": "string", "format": "binary"}}}}}
 
@@ -56,7 +56,7 @@ def create(explorer: Explorer, guard: Guard, jobs: Jobs | None = None) -> FastAP
     app.add_middleware(GZipMiddleware, minimum_size=2000)
     app.add_middleware(BaseHTTPMiddleware, dispatch=guard)
     answer_mistakes(app)
-    _page(app)
+    _assets(app)
 
     @app.get("/api/info", response_model=answers.Info)
     def info() -> dict[str, Any]:
@@ -116,21 +116,21 @@ def create(explorer: Explorer, guard: Guard, jobs: Jobs | None = None) -> FastAP
         return {"picture": data_url(coloured), "groups": members}
 
     @app.post("/api/jobs", response_model=answers.Calculation)
-    def start(run: Name, image: Name, method: Slow, target: Class = None) -> dict[str, Any]:
-        """Compute a slow map; asked for twice, it is done once."""
+    def start(run: Name, image: Name, method: Slow, target: Class = None, page: Name = "") -> dict[str, Any]:
+        """Compute a slow map; asked for twice, it is done once. ``page`` is whatever tells one page from another."""
         explorer.image(run, image)  # say what is not there before anything is begun
         key = json.dumps([run, image, method, target])
         work = partial(explorer.evidence.saliency, run, image, method, target)
-        return _job(queue.start(key, lambda progress: work(progress=progress)))
+        return _job(queue.start(key, lambda progress: work(progress=progress), page))
 
     @app.get("/api/jobs/{name}", response_model=answers.Calculation)
-    def look(name: str) -> dict[str, Any]:
-        return _job(queue.get(name))
+    def look(name: str, page: Name = "") -> dict[str, Any]:
+        return _job(queue.get(name, page))
 
     @app.delete("/api/jobs/{name}", response_model=answers.Calculation)
-    def cancel(name: str, leave: bool = False) -> dict[str, Any]:
-        """Stop it; with ``leave`` only if no other page waits for it."""
-        return _job(queue.cancel(name, leave=leave))
+    def cancel(name: str, leave: Name = "") -> dict[str, Any]:
+        """Stop it; or let a page ``leave`` it, then it goes on if another waits for it."""
+        return _job(queue.leave(name, leave) if leave else queue.cancel(name))
 
     @app.get("/api/saliency", response_model=answers.Seen)
     def saliency(wanted: Wanted, strength: Part = 0.6) -> dict[str, Any]:
@@ -185,8 +185,8 @@ def _saved(name: str) -> dict[str, str]:
     return {"Content-Disposition": f'attachment; filename="{name}"'}
 
 
-def _page(app: FastAPI) -> None:
-    for name in _PAGE:
+def _assets(app: FastAPI) -> None:
+    for name in _ASSETS:
         content = files("bort.app").joinpath("page", name).read_bytes()
         kind = f"{_KINDS[name.rpartition('.')[2]]}; charset=utf-8"
 

@@ -119,7 +119,7 @@ def figures(found: Results) -> str:
         + "\n### Adversaries (fig:3_3_adversary): a trade-off\n\n"
         f"{good[0]['metrics']['adversaries'][0]['pairs']} random pairs of two classes. *is target*: of the pairs that the "
         "network itself tells apart, the part that it takes for what it says of the target; *like* is the correlation with "
-        "source and target. Numbers in the chart are the smallest and the largest k.\n\n"
+        "source and target. The chart has the first seed of each; numbers in it are the smallest and the largest k.\n\n"
         "![How many images are taken for the target, against how much they look like the source](figures/trade-off.png)\n\n"
         + markdown(more, trade)
         + pictures(drawn)

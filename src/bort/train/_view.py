@@ -35,6 +35,10 @@ class View:
     std: tuple[float, ...]
     class_names: tuple[str, ...] = ()
 
+    def prepare(self) -> None:
+        """What reads the first image has to load timm, which takes seconds: do it now."""
+        _ = self._transforms
+
     def __call__(self, image: Image) -> Tensor:
         """(1, C, size, size)"""
         whole, cropped = self._transforms

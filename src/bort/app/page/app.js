@@ -6,6 +6,7 @@ import { changed, fit, info, read, remember, state } from "./state.js";
 import { views } from "./views.js";
 
 export function set(changes) {
+  say("");
   const push = ["view", "image"].some((key) => key in changes && changes[key] !== state[key]);
   Object.assign(state, changes);
   remember({ push });
@@ -15,15 +16,17 @@ export function set(changes) {
 // While something is dragged, one drawing at a time, and always of the last place.
 let flying = false;
 let waiting = false;
-export async function live(changes) {
+export async function live(changes, dragged = "") {
+  say("");
   Object.assign(state, changes);
-  remember();
   if (flying) { waiting = true; return; }
   flying = true;
-  do { waiting = false; await show(); } while (waiting);
+  do { waiting = false; remember(); await show(dragged); } while (waiting);
   flying = false;
+  if (dragged) await show();
 }
 
+// A message stays until somebody does something; that a view failed, until one is drawn.
 export function say(text, kind = "warning") {
   const message = document.getElementById("message");
   message.textContent = text;
@@ -32,7 +35,7 @@ export function say(text, kind = "warning") {
 
 // Answers to questions that have been overtaken are dropped: the last click wins.
 let turn = 0;
-export async function show() {
+export async function show(dragged = "") {
   const mine = ++turn;
   const current = () => mine === turn;
   for (const tab of document.querySelectorAll("#tabs button")) {
@@ -46,13 +49,15 @@ export async function show() {
   panel.setAttribute("aria-labelledby", `tab-${state.view}`);
   if (!state.image && state.view !== "audit") {
     delete panel.dataset.view;
+    panel.classList.remove("stale");
+    panel.setAttribute("aria-busy", "false");
     panel.replaceChildren(element("p", {}, "Choose an image, or drop one."));
     return;
   }
   panel.setAttribute("aria-busy", "true");
   try {
-    await views[state.view](panel, current);
-    if (current()) { say(""); panel.classList.remove("stale"); }
+    await views[state.view](panel, current, dragged);
+    if (current() && panel.classList.contains("stale")) { say(""); panel.classList.remove("stale"); }
   } catch (error) {
     if (current()) { say(error.message); panel.classList.add("stale"); }  // what is seen is not what is chosen
   } finally {
@@ -63,14 +68,14 @@ export async function show() {
 // A row of images to choose from, by the mouse or by the arrow keys.
 export function thumbnails(list, key, words) {
   const names = info.images.map(({ name }) => name).join();
-  const pick = (name) => set(key === "image" ? { image: name, edits: "", channel: "", start: "0" } : { [key]: name });
+  const changes = (name) => (key === "image" ? { image: name, edits: "", channel: "", start: "0" } : { [key]: name });
   if (list.dataset.names !== names) {
     list.dataset.names = names;
     list.replaceChildren(...info.images.map(({ name, label }) => element("button", {
-      role: "option", "data-name": name, title: label ? `${name}: ${label}` : name, "aria-label": label ? `${name}, ${label}` : name, onclick: () => pick(name),
+      role: "option", "data-name": name, title: label ? `${name}: ${label}` : name, "aria-label": label ? `${name}, ${label}` : name, onclick: () => set(changes(name)),
     }, element("img", { src: address("input.png", { image: name }), alt: "", width: 46, height: 46, loading: "lazy" }))));
     list.setAttribute("aria-label", words[0].toUpperCase() + words.slice(1));
-    list.onkeydown = (event) => along(event, [...list.children], (each) => pick(each.dataset.name));
+    list.onkeydown = (event) => along(event, [...list.children], (each) => live(changes(each.dataset.name)));  // one that is held down does not pile up questions
   }
   for (const each of list.children) {
     each.setAttribute("aria-selected", each.dataset.name === state[key]);
@@ -87,18 +92,27 @@ function along(event, all, choose) {
   all[next % all.length].focus();
 }
 
+const fileNames = new Map();
 async function upload(picture) {
   if (!picture) return;
+  const before = state.image;
+  say("Reading the image …", "note");
   try {
     const { image } = await asked(address("upload"), { method: "POST", body: picture });
-    const known = info.images.some(({ name }) => name === image);
-    Object.assign(info, await asked(address("info")), {});  // the oldest upload may have gone, and layers may be known now
-    if (!known) info.images.find(({ name }) => name === image).label ||= picture.name;
-    fit();
+    fileNames.set(image, picture.name);
+    await learn();
+    if (state.image !== before) { say(`${picture.name} is among the images now.`, "note"); await show(); return; }
     await set({ image, edits: "", channel: "", start: "0" });
   } catch (error) {
     say(error.message);
   }
+}
+
+// What there is: the oldest upload may have gone, and layers may be known now.
+async function learn() {
+  Object.assign(info, await asked(address("info")));
+  for (const each of info.images) each.label ||= fileNames.get(each.name) ?? "";
+  return fit();
 }
 
 async function save(name, path) {
@@ -131,18 +145,27 @@ function listen() {
   });
   document.getElementById("export").addEventListener("click", () => save("bort-view.zip", "export.zip"));
   document.getElementById("page").addEventListener("click", () => save("bort-view.html", "export.html"));
-  window.addEventListener("popstate", () => { read(location.search); fit(); show(); });
+  window.addEventListener("popstate", async () => { const wrong = [...read(location.search), ...fit()]; await show(); warn(wrong); });
 }
 
 async function begin() {
   const wrong = read(location.search);
-  try { Object.assign(info, await asked(address("info"))); } catch (error) { say(error.message); return; }
-  wrong.push(...fit());
-  remember();  // without the token, which is a cookie now
   listen();
+  for (let rest = 5; ; rest--) {
+    try { wrong.push(...await learn()); break; } catch (error) {
+      say(error.message);
+      if (error.status !== 503 || !rest) return;
+      await new Promise((resolve) => setTimeout(resolve, 2000));
+    }
+  }
+  remember();  // without the token, which is a cookie now
   await show();
-  if (wrong.length) say(`The address asks for ${wrong.join(", ")}, which is not there.`);
+  warn(wrong);
   document.body.dataset.ready = "1";
+}
+
+function warn(wrong) {
+  if (wrong.length) say(`The address asks for ${wrong.join(", ")}, which is not there.`);
 }
 
 begin();

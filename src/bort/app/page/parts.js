@@ -45,7 +45,7 @@ function control(name, make) {
   return made;
 }
 
-export function choice(words, key, values, { disabled = false, title = "", change = (value) => set({ [key]: value }) } = {}) {
+export function choice(words, key, values, { title = "", change = (value) => set({ [key]: value }) } = {}) {
   const label = control(key, () => element("label", {}, words, element("select", { name: key })));
   const list = label.querySelector("select");
   list.onchange = () => change(list.value);
@@ -55,14 +55,13 @@ export function choice(words, key, values, { disabled = false, title = "", chang
     list.replaceChildren(...values.map(([value, shown]) => element("option", { value }, shown)));
   }
   list.value = state[key];
-  list.disabled = disabled;
   label.title = title;
   return label;
 }
 
 export function slider(words, key, { min, max, step }, { disabled = false, title = "" } = {}) {
   const label = control(key, () => element("label", {}, element("span", {}, `${words} `, element("output")),
-    element("input", { type: "range", name: key, "aria-label": words, step, oninput: (event) => live({ [key]: event.target.value }) })));
+    element("input", { type: "range", name: key, "aria-label": words, step, oninput: (event) => live({ [key]: event.target.value }, key) })));
   const input = label.querySelector("input");
   [input.min, input.max] = [min, max];
   const value = String(Math.min(max, Math.max(min, Number(state[key]))));
@@ -108,16 +107,24 @@ export function cards(panel, controls, draw, { stacked = false } = {}) {
   return Promise.all(made.map(({ run, body }) => draw(run, body)));
 }
 
-export function pictures(body, list) {
+// A picture and its words change together, when the picture is there.
+export async function pictures(body, list) {
   const pair = slot(body, "pictures", () => element("div", { class: "pair" }));
-  while (pair.children.length > list.length) pair.lastChild.remove();
-  list.forEach(([source, words], number) => {
-    const figure = pair.children[number] ?? pair.appendChild(element("figure", {}, element("img", { alt: "", width: 148, height: 148 }), element("figcaption")));
-    const [image, caption] = figure.children;
-    if (image.getAttribute("src") !== source) image.src = source;
-    if (caption.textContent !== words) caption.textContent = words;
-  });
-  return pair;
+  await Promise.all(list.map(async ([source]) => {
+    const loaded = new Image();
+    loaded.src = source;
+    try { await loaded.decode(); } catch { throw new Error("A picture did not come. Try again in a moment."); }
+  }));
+  return () => {
+    while (pair.children.length > list.length) pair.lastChild.remove();
+    list.forEach(([source, words], number) => {
+      const figure = pair.children[number] ?? pair.appendChild(element("figure", {}, element("img", { alt: "", width: 148, height: 148 }), element("figcaption")));
+      const [image, caption] = figure.children;
+      if (image.getAttribute("src") !== source) image.src = source;
+      if (caption.textContent !== words) caption.textContent = words;
+    });
+    return pair;
+  };
 }
 
 export function said(body, list) {
@@ -145,5 +152,5 @@ export function plot({ deletion, insertion, areas }, step) {
   svg.append(make("line", { x1: left, x2: width - 8, y1: y(0), y2: y(0) }), make("line", { class: "now", x1: x(step), x2: x(step), y1: top, y2: height - 8 }),
     make("path", { class: "deletion", d: path(deletion) }), make("path", { class: "insertion", d: path(insertion) }),
     make("text", { x: 0, y: y(high) + 4 }, high.toFixed(2)), make("text", { x: 0, y: y(low) }, low.toFixed(2)));
-  return element("figure", { class: "curves" }, svg, element("figcaption", {}, `Areas: ${words}.`));
+  return element("figure", {}, svg, element("figcaption", {}, `Areas: ${words}.`));
 }

@@ -1,5 +1,5 @@
 // What the page shows is its address: one object of strings, read from it and written to it.
-export const info = { runs: [], images: [], classes: [], methods: [], slow: [] };
+export const info = { runs: [], images: [], classes: [], methods: [], slow: [], steps: 28, most_tracked: 256 };
 export const defaults = {
   view: "inside", image: "", layer: "", part: "all", k: "64", binary: "1", start: "0", channel: "", edits: "", clusters: "0",
   method: "sat", target: "", tracked: "64", threshold: "0.2", strength: "0.6", score: "relative", which: "deletion", step: "0",
@@ -11,7 +11,8 @@ const choices = {
   view: ["inside", "evidence", "transplant", "audit"], part: ["all", "k"], binary: ["0", "1"], clusters: ["0", "1"],
   score: ["relative", "logit", "probability"], which: ["deletion", "insertion"], path: ["none", "source", "target"],
 };
-const bounds = { k: [1, 1e5], start: [0, 1e6], tracked: [1, 256], threshold: [0, 0.95], strength: [0, 1], step: [0, 28] };
+const bounds = { k: [1, 1e5], start: [0, 1e6], tracked: [1, 1e5], threshold: [0, 0.95], strength: [0, 1], step: [0, 1e5] };
+const whole = ["k", "start", "tracked", "step"];
 const shapes = { channel: /^\d+\.\d+$/, edits: /^[\d.,:;-]*$/, target: /^\d+$/ };
 
 // Addresses come from anywhere. What cannot be meant is left out, and said.
@@ -22,7 +23,7 @@ export function read(search) {
     if (!Object.hasOwn(defaults, key)) continue;
     const number = Number(value);
     const good = choices[key] ? choices[key].includes(value)
-      : bounds[key] ? value !== "" && number >= bounds[key][0] && number <= bounds[key][1]
+      : bounds[key] ? value !== "" && number >= bounds[key][0] && number <= bounds[key][1] && (!whole.includes(key) || Number.isInteger(number))
         : shapes[key] ? shapes[key].test(value) : true;
     if (good) state[key] = value; else wrong.push(`${key}=${value}`);
   }
@@ -42,6 +43,9 @@ export function fit() {
   if (!info.methods.includes(state.method)) { wrong.push(`the method ${state.method}`); state.method = defaults.method; }
   const [run, channel] = state.channel.split(".").map(Number);
   if (state.channel && !(channel < (info.runs[run] ? layerOf(info.runs[run])?.channels : 0))) { wrong.push(`the channel ${state.channel}`); state.channel = ""; }
+  if (info.runs.some((run) => [...edits(run)].some(([each, factor]) => !(each < (layerOf(run)?.channels ?? 0)) || !(Math.abs(factor) <= 100)))) { wrong.push(`the edits ${state.edits}`); state.edits = ""; }
+  if (state.target && !(Number(state.target) < info.classes.length)) { wrong.push(`the class ${state.target}`); state.target = ""; }
+  if (Number(state.step) > info.steps) { wrong.push(`step=${state.step}`); state.step = "0"; }
   if (Number(state.start) >= widest()) state.start = "0";
   return wrong;
 }
@@ -54,12 +58,13 @@ export const changed = () => Object.entries(state).filter(([key, value]) => valu
 export function remember({ push = false } = {}) {
   const query = new URLSearchParams(changed());
   const address = query.size ? `?${query}` : location.pathname;
-  if (push) history.pushState(null, "", address); else history.replaceState(null, "", address);
+  try { history[push ? "pushState" : "replaceState"](null, "", address); }
+  catch { /* some browsers allow a hundred in half a minute: the next one will be right */ }
 }
 
 // --- channels: 12 of one network has nothing to do with 12 of the other, so what is chosen and edited is each run's own
 
-export const place = (run) => info.runs.indexOf(run);
+export const place = (run) => info.runs.findIndex(({ name }) => name === run.name);
 export const chosen = (run) => (state.channel.startsWith(`${place(run)}.`) ? state.channel.split(".")[1] : "");
 export const editsOf = (run) => state.edits.split(";")[place(run)] ?? "";
 export const edits = (run) => new Map(editsOf(run).split(",").filter(Boolean).map((part) => part.split(":").map(Number)));

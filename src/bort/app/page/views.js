@@ -37,19 +37,22 @@ async function inside(panel, current) {
     const shown = [[input(state.image), "input"], [back.picture, `reconstruction from ${layer}, correlation ${back.correlation.toFixed(2)}`]];
     if (chosen(run)) shown.push([address("channel.png", { ...here, channel: chosen(run) }), `channel ${chosen(run)}`]);
     if (groups) shown.push([groups.picture, `clusters of ${groups.groups.length} channels`]);
-    fill(body, [said(body, list), pictures(body, shown), grid(run, body, found), pager(body, found, start), editor(run, body)]);
+    const put = await pictures(body, shown);
+    if (!current()) return;
+    fill(body, [said(body, list), put(), grid(run, body, found), pager(body, found, start), editor(run, body)]);
   });
 }
 
 function grid(run, body, { sheet, columns, channels }) {
   const made = slot(body, "channels", () => element("div", { class: "channels", role: "group", "aria-label": "Channels, most salient first" }));
-  if (made.dataset.sheet !== sheet) {
-    made.dataset.sheet = sheet;
+  const which = JSON.stringify([state.image, channels]);
+  if (made.dataset.which !== which) {
+    made.dataset.which = which;
     const rows = Math.ceil(channels.length / columns);
     made.replaceChildren(...channels.map(({ channel, value }, number) => {
       const [row, column] = [Math.floor(number / columns), number % columns];
       return element("button", {
-        "data-channel": channel, title: `channel ${channel}: ${value.toFixed(2)}`, "aria-label": `channel ${channel}, activation ${value.toFixed(2)}`,
+        "data-channel": channel, "data-words": `channel ${channel}, activation ${value.toFixed(2)}`,
         onclick: () => set({ channel: `${place(run)}.${channel}` }),
         style: {
           "background-image": `url("${sheet}")`, "background-size": `${100 * columns}% ${100 * rows}%`,
@@ -63,6 +66,8 @@ function grid(run, body, { sheet, columns, channels }) {
     const factor = factors.get(Number(each.dataset.channel));
     each.setAttribute("aria-pressed", String(each.dataset.channel === chosen(run)));
     each.className = factor === 0 ? "off" : factor != null ? "changed" : "";
+    each.title = each.dataset.words + (factor === 0 ? ", switched off" : factor != null ? `, times ${factor}` : "");
+    each.setAttribute("aria-label", each.title);
   }
   return made;
 }
@@ -74,7 +79,10 @@ function pager(body, { channels, count: all }, start) {
   words.textContent = `channels ${start + 1} to ${start + channels.length} of ${all}, most salient first`;
   before.onclick = () => set({ start: String(Math.max(0, start - PAGE)) });
   after.onclick = () => set({ start: String(start + PAGE) });
+  const had = document.activeElement;
   [before.disabled, after.disabled] = [start === 0, start + channels.length >= all];
+  if (had === before && before.disabled) after.focus();
+  if (had === after && after.disabled) before.focus();
   return made;
 }
 
@@ -95,17 +103,17 @@ function editor(run, body) {
   toggle.onclick = () => set(changes(factor === 0 ? 1 : 0));
   range.setAttribute("aria-label", `Scale channel ${channel}`);
   if (Number(range.value) !== factor) range.value = factor;
-  range.oninput = () => { output.textContent = `${range.value} ×`; live(changes(Number(range.value))); };
+  range.oninput = () => { output.textContent = `${range.value} ×`; live(changes(Number(range.value)), "edits"); };
   output.textContent = `${factor} ×`;
   return made;
 }
 
 // --- evidence
 
-async function evidence(panel, current) {
+async function evidence(panel, current, dragged) {
   const isSat = state.method === "sat";
   const isSlow = info.slow.includes(state.method);
-  const most = Math.min(256, Math.max(...info.runs.map((run) => topOf(run)?.channels ?? 1)));
+  const most = Math.min(info.most_tracked, Math.max(...info.runs.map((run) => topOf(run)?.channels ?? 1)));
   const controls = [
     choice("Method", "method", info.methods.map((name) => [name, info.slow.includes(name) ? `${name} (slow)` : name])),
     choice("Class", "target", [["", "what the network says"], ...info.classes.map((name, number) => [String(number), name])],
@@ -115,32 +123,38 @@ async function evidence(panel, current) {
     slider("strength", "strength", { min: 0, max: 1, step: 0.05 }),
     choice("Score", "score", [["relative", "relative logit"], ["logit", "logit"], ["probability", "probability"]]),
     choice("Show", "which", [["deletion", "deletion"], ["insertion", "insertion"]]),
-    slider("step", "step", { min: 0, max: 28, step: 1 }),
+    slider("step", "step", { min: 0, max: info.steps, step: 1 }),
   ];
   await cards(panel, controls, async (run, body) => {
     const list = await ask("predict", { run: run.name, image: state.image });
     if (!current()) return;
     if (isSlow) {
       const job = await jobOf(run.name);
+      const put = await pictures(body, [[input(state.image), "input"]]);
       if (!current()) return;
-      if (job.state !== "done") { body.replaceChildren(said(body, list), pictures(body, [[input(state.image), "input"]]), line(run, job)); return; }
+      if (job.state !== "done") { fill(body, [said(body, list), put(), line(run, job, body.querySelector(".job"))]); return; }
     }
-    const sat = isSat ? { k: Math.min(Number(state.tracked), topOf(run).channels), threshold: state.threshold } : {};
+    const sat = isSat ? { k: Math.min(Number(state.tracked), info.most_tracked, topOf(run).channels), threshold: state.threshold } : {};
     const here = { run: run.name, image: state.image, method: state.method, target: state.target, ...sat };
-    let found;
     try {
-      found = await Promise.all([ask("saliency", { ...here, strength: state.strength }), ask("curve", here), ask("step", { ...here, step: state.step, which: state.which })]);
+      const map = await ask("saliency", { ...here, strength: state.strength });
+      if (!current()) return;
+      // A map needs no new pass of SAT, a curve does: while one of its sliders is dragged, the curve waits.
+      const shown = body.querySelectorAll(".pair img");
+      if (["tracked", "threshold"].includes(dragged) && shown.length === 3) { shown[1].src = map.picture; return; }
+      const [curve, at] = await Promise.all([ask("curve", here), ask("step", { ...here, step: state.step, which: state.which })]);
+      if (!current()) return;
+      const score = curve[state.score][state.which][state.step];
+      const words = `${state.which}, step ${state.step} of ${info.steps}: ${state.score === "relative" ? "relative logit" : state.score} ${score.toFixed(3)}`;
+      const put = await pictures(body, [[input(state.image), "input"], [map.picture, state.method], [at.picture, words]]);
+      if (!current()) return;
+      const curves = slot(body, "curve", () => element("div"));
+      curves.replaceChildren(plot(curve[state.score], Number(state.step)), ...caution(curve));
+      fill(body, [said(body, list), put(), curves]);
     } catch (error) {
       if (isSlow && error.status === 404) forget(run.name);  // the server has forgotten it: the next look starts it again
       throw error;
     }
-    if (!current()) return;
-    const [map, curve, at] = found;
-    const score = curve[state.score][state.which][state.step];
-    const curves = slot(body, "curve", () => element("div"));
-    curves.replaceChildren(plot(curve[state.score], Number(state.step)), ...caution(curve));
-    fill(body, [said(body, list), pictures(body, [[input(state.image), "input"], [map.picture, state.method],
-      [at.picture, `${state.which}, step ${state.step} of 28: ${state.score === "relative" ? "relative logit" : state.score} ${score.toFixed(3)}`]]), curves]);
   });
 }
 
@@ -155,7 +169,7 @@ function caution(curve) {
 // --- transplant
 
 async function transplant(panel, current) {
-  const strip = slot(panel.querySelector(".controls") ?? panel, "targets", () => element("div", { class: "strip", role: "listbox", "aria-label": "Target" }));
+  const strip = slot(panel.querySelector(".controls") ?? panel, "targets", () => element("div", { class: "strip", role: "listbox", "aria-orientation": "horizontal" }));
   thumbnails(strip, "other", "target");
   const controls = [
     element("p", { class: "wide-note" }, "The source is the image chosen above. Target:"), strip, layers(),
@@ -168,10 +182,12 @@ async function transplant(panel, current) {
     const { name: layer } = layerOf(run);
     const made = await ask("transplant", { run: run.name, source: state.image, target: state.other, layer, k: count(run), path: state.path });
     if (!current()) return;
+    const put = await pictures(body, [[input(state.image), `source: “${made.source}”`], [input(state.other), `target: “${made.target}”`],
+      [made.picture, `made: the image is “${made.image}”, the map “${made.map}”`]]);
+    if (!current()) return;
     const words = slot(body, "like", () => element("p"));
     words.textContent = `${count(run)} features of ${layer}. Correlation with the source ${made.like_source.toFixed(2)}, with the target ${made.like_target.toFixed(2)}.`;
-    fill(body, [pictures(body, [[input(state.image), `source: “${made.source}”`], [input(state.other), `target: “${made.target}”`],
-      [made.picture, `made: the image is “${made.image}”, the map “${made.map}”`]]), words]);
+    fill(body, [put(), words]);
   });
 }
 
