@@ -33,20 +33,23 @@ export function read(search) {
 // What the runs do not have is brought to what they have.
 export function fit() {
   const wrong = [];
-  const names = info.images.map(({ name }) => name);
-  if (state.image && !names.includes(state.image)) wrong.push(`the image ${state.image}`);
-  if (!names.includes(state.image)) state.image = names[0] ?? "";
-  if (!names.includes(state.other)) state.other = names[1] ?? state.image;
+  const drop = (key, words) => { wrong.push(`${words} ${state[key]}`); state[key] = defaults[key]; };
+  const images = info.images.map(({ name }) => name);
   const layers = info.runs[0].layers.map(({ name }) => name);
-  if (state.layer && layers.length && !layers.includes(state.layer)) wrong.push(`the layer ${state.layer}`);
-  if (!layers.includes(state.layer)) state.layer = info.runs[0].top;
-  if (!info.methods.includes(state.method)) { wrong.push(`the method ${state.method}`); state.method = defaults.method; }
+  if (state.image && !images.includes(state.image)) drop("image", "the image");
+  if (state.layer && layers.length && !layers.includes(state.layer)) drop("layer", "the layer");
+  if (!info.methods.includes(state.method)) drop("method", "the method");
+  state.image ||= images[0] ?? "";
+  state.layer ||= info.runs[0].top;
+  if (!images.includes(state.other)) state.other = images[1] ?? state.image;
+  const channelsOf = (run) => (run && layerOf(run)?.channels) ?? 0;
   const [run, channel] = state.channel.split(".").map(Number);
-  if (state.channel && !(channel < (info.runs[run] ? layerOf(info.runs[run])?.channels : 0))) { wrong.push(`the channel ${state.channel}`); state.channel = ""; }
-  if (info.runs.some((run) => [...edits(run)].some(([each, factor]) => !(each < (layerOf(run)?.channels ?? 0)) || !(Math.abs(factor) <= 100)))) { wrong.push(`the edits ${state.edits}`); state.edits = ""; }
-  if (state.target && !(Number(state.target) < info.classes.length)) { wrong.push(`the class ${state.target}`); state.target = ""; }
-  if (Number(state.step) > info.steps) { wrong.push(`step=${state.step}`); state.step = "0"; }
-  if (Number(state.start) >= widest()) state.start = "0";
+  if (state.channel && !(channel < channelsOf(info.runs[run]))) drop("channel", "the channel");
+  const isGood = (each) => [...edits(each)].every(([number, factor]) => number < channelsOf(each) && Math.abs(factor) <= 100);
+  if (!info.runs.every(isGood)) drop("edits", "the edits");
+  if (state.target && !(Number(state.target) < info.classes.length)) drop("target", "the class");
+  if (Number(state.step) > info.steps) drop("step", "the step");
+  if (Number(state.start) >= widest()) state.start = defaults.start;
   return wrong;
 }
 

@@ -8,7 +8,8 @@ import { chosen, edits, editsOf, info, layerOf, place, state, topOf, widest, wit
 const PAGE = 64;  // patterns at a time
 const input = (image) => address("input.png", { image });
 const count = (run) => Math.min(Number(state.k), layerOf(run).channels);
-const layers = () => choice("Layer", "layer", info.runs[0].layers.map(({ name, channels, height, width }) => [name, `${name} (${channels} × ${height} × ${width})`]),
+const layers = () => choice("Layer", "layer",
+  info.runs[0].layers.map(({ name, channels, height, width }) => [name, `${name} (${channels} × ${height} × ${width})`]),
   { change: (layer) => set({ layer, edits: "", channel: "", start: "0" }) });
 
 // --- look inside
@@ -163,7 +164,8 @@ function caution(curve) {
   const clean = curve.logit.deletion[0];
   const all = [...curve.relative.deletion, ...curve.relative.insertion];
   if (clean > 0 && Math.max(...all.map(Math.abs)) <= 2) return [];
-  return [element("p", { class: "caution" }, `The clean image's logit of this class is ${clean.toFixed(2)}: divided by it, the curve says little. Look at the logit or the probability.`)];
+  return [element("p", { class: "caution" }, `The clean image's logit of this class is ${clean.toFixed(2)}: divided by it, the curve says little. `
+    + "Look at the logit or the probability.")];
 }
 
 // --- transplant
@@ -199,6 +201,9 @@ const COLUMNS = [
   ["cosine", 2, "of each weight with the patches that excite it most (Definition 1)"], ["claim", 2, "what the activations alone would claim that cosine to be"],
 ];
 
+const legend = () => element("dl", { class: "columns" },
+  ...COLUMNS.flatMap(([name, , words]) => [element("dt", {}, name), element("dd", {}, words)]));
+
 async function audit(panel, current) {
   const number = (value, digits) => (value == null ? "–" : value.toFixed(digits));
   await cards(panel, [], async (run, body) => {
@@ -206,13 +211,13 @@ async function audit(panel, current) {
     if (!current()) return;
     const head = ["layer", "matrix", "invertible", "σ", "‖row‖", ...COLUMNS.map(([name]) => name)];
     const table = element("table", {},
-      element("thead", {}, element("tr", {}, ...head.map((name) => element("th", { scope: "col", title: COLUMNS.find(([each]) => each === name)?.[2] ?? "" }, name)))),
+      element("thead", {}, element("tr", {}, ...head.map((name) => element("th", { scope: "col" }, name)))),
       element("tbody", {}, ...found.map((layer) => element("tr", {}, element("th", { scope: "row" }, layer.name),
         ...[layer.shape.join(" × "), layer.invertible ? "yes" : "no, wide", layer.sigma.map((s) => s.toFixed(2)).join(" … "),
           layer.row_norms.map((s) => s.toFixed(2)).join(" … "), ...COLUMNS.map(([name, digits]) => number(layer[name], digits))]
           .map((text) => element("td", {}, text))))));
     body.replaceChildren(element("div", { class: "wide", tabindex: 0, role: "region", "aria-label": `Audit of ${run.name}` }, table),
-      ...(run === info.runs.at(-1) ? [element("dl", { class: "columns" }, ...COLUMNS.flatMap(([name, , words]) => [element("dt", {}, name), element("dd", {}, words)]))] : []));
+      ...(run === info.runs.at(-1) ? [legend()] : []));
   }, { stacked: true });
 }
 
