@@ -223,7 +223,6 @@ def test_what_is_kept_waits_for_nobody(explorer):
 
 
 def test_the_first_view_is_prepared(explorer, monkeypatch):
-    monkeypatch.setattr("time.sleep", lambda _: None)
     explorer.prepare()
     monkeypatch.setattr(explorer, "_sheet", lambda *_: pytest.fail("made already"))
     assert len(explorer.channels("plain", "test-0", "conv5", 64)["channels"]) == 64

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from pathlib import Path
 from typing import Any, Literal
 
@@ -58,8 +57,6 @@ class Explorer:
                 self.predict(run, "test-0")
                 self.channels(run, "test-0", layer, None)
                 self.reconstruct(run, "test-0", layer, None, binary=True, edits={})
-        time.sleep(2)  # out of the first view's way: what reads uploads loads timm, which takes seconds
-        self._first.view.prepare()
 
     # --- what there is
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import os
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -35,23 +36,20 @@ class View:
     std: tuple[float, ...]
     class_names: tuple[str, ...] = ()
 
-    def prepare(self) -> None:
-        """What reads the first image has to load timm, which takes seconds: do it now."""
-        _ = self._transforms
-
     def __call__(self, image: Image) -> Tensor:
-        """(1, C, size, size)"""
-        whole, cropped = self._transforms
-        transform = whole if min(image.size) <= self.size else cropped
-        view: Tensor = transform(eight_bits(image).convert("L" if self.channels == 1 else "RGB"))
-        return view[None]
+        """(1, C, size, size). As timm's evaluation does it, to the bit, without its seconds of import."""
+        from PIL.Image import Resampling
 
-    @cached_property
-    def _transforms(self) -> tuple[Any, Any]:
-        from timm.data import create_transform
-
-        shape = (self.channels, self.size, self.size)
-        return tuple(create_transform(shape, crop_pct=part, mean=self.mean, std=self.std) for part in (1.0, 0.875))
+        image = eight_bits(image).convert("L" if self.channels == 1 else "RGB")
+        short = self.size if min(image.size) <= self.size else math.floor(self.size / 0.875)
+        factor = min(image.size)
+        width, height = (short if side == factor else int(short * side / factor) for side in image.size)
+        left, top = round((width - self.size) / 2), round((height - self.size) / 2)
+        resized = image.resize((width, height), Resampling.BILINEAR)
+        pixels = np.array(resized.crop((left, top, left + self.size, top + self.size)))
+        x = torch.from_numpy(pixels.reshape(self.size, self.size, self.channels)).permute(2, 0, 1).contiguous()
+        mean, std = (torch.tensor(values).view(-1, 1, 1) for values in (self.mean, self.std))
+        return ((x.float() / 255 - mean) / std)[None]
 
     def read(self, file: str | os.PathLike[str]) -> Tensor:
         """(1, C, size, size) of an image file."""
