@@ -52,6 +52,13 @@ def test_a_picture_and_what_is_said_of_it(client, explorer):
     assert told[0]["probability"] == pytest.approx(chances.max().item())
 
 
+def test_all_images_in_a_strip(client, explorer):
+    strip = pixels(client.get("/api/strip.png").content)
+    names = [each["name"] for each in client.get("/api/info").json()["images"]]
+    assert strip.shape == (28, 28 * len(names), 3)
+    assert np.array_equal(strip[:, 28:56], pixels(client.get("/api/input.png", params={"image": names[1]}).content))
+
+
 def test_channels(client, explorer, here):
     model, x = explorer.subjects["plain"].model, explorer.image("plain", "test-0")
     parts = invert.decompose(model, x, "conv5", 5)

@@ -6,6 +6,7 @@ import contextlib
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -121,6 +122,11 @@ class Explorer:
 
     def input(self, image: str) -> Picture:
         return picture(self._first.view.pixels(self.gallery[image][self._first.name])[0])
+
+    def strip(self) -> Picture:
+        """All images beside each other, small, in the order of `info`."""
+        small = [_thumbnail(self.input(shown.name)) for shown in self.gallery.list()]
+        return grid([small], gap=0) if small else np.zeros((1, 1, 3), np.uint8)
 
     def predict(self, run: str, image: str) -> list[dict[str, Any]]:
         """The five likeliest classes."""
@@ -240,3 +246,12 @@ class Explorer:
     def _usual(self, run: str, image: str, layer: str) -> int:
         """How many channels, if nobody says: 64 as in the paper, or all of a narrower layer."""
         return min(64, self._trace(run, image, layer)[1].shape[0])
+
+
+def _thumbnail(image: Picture, side: int = 56) -> Picture:
+    """At most so large, for a page that shows dozens."""
+    from PIL.Image import Resampling, fromarray
+
+    if image.shape[0] <= side:
+        return image
+    return np.array(fromarray(image).resize((side, side), Resampling.LANCZOS))

@@ -71,9 +71,13 @@ export function thumbnails(list, key, words) {
   const changes = (name) => (key === "image" ? { image: name, edits: "", channel: "", start: "0" } : { [key]: name });
   if (list.dataset.names !== names) {
     list.dataset.names = names;
-    list.replaceChildren(...info.images.map(({ name, label }) => element("button", {
-      role: "option", "data-name": name, title: label ? `${name}: ${label}` : name, "aria-label": label ? `${name}, ${label}` : name, onclick: () => set(changes(name)),
-    }, element("img", { src: address("input.png", { image: name }), alt: "", width: 46, height: 46, loading: "lazy" }))));
+    const all = info.images.length;
+    const strip = `url("${address("strip.png", { until: info.images.at(-1)?.name })}")`;  // another address after each upload: browsers keep pictures
+    list.replaceChildren(...info.images.map(({ name, label }, number) => element("button", {
+      role: "option", "data-name": name, title: label ? `${name}: ${label}` : name, "aria-label": label ? `${name}, ${label}` : name,
+      onclick: () => set(changes(name)),
+      style: { "background-image": strip, "background-size": `${100 * all}% 100%`, "background-position": `${all > 1 ? (100 * number) / (all - 1) : 0}% 0` },
+    })));
     list.setAttribute("aria-label", words[0].toUpperCase() + words.slice(1));
     list.onkeydown = (event) => along(event, [...list.children], (each) => live(changes(each.dataset.name)));  // one that is held down does not pile up questions
   }
