@@ -29,8 +29,23 @@ def test_every_view_fits(tab, server, view):
         assert picture.get_attribute("alt") is not None
         assert picture.bounding_box()["width"] > 10
     until(tab, "[...document.querySelectorAll('article img')].every(each => each.complete && each.naturalWidth > 0)")
+    paper = tab.evaluate("getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)")
+    assert (min(paper) > 200) == tab.evaluate("matchMedia('(prefers-color-scheme: light)').matches")
     assert tab.locator("#message").inner_text() == ""
     assert tab.locator("#view").get_attribute("aria-busy") == "false"
+
+
+def test_what_the_network_says_and_the_audit(tab, server, explorer):
+    open_at(tab, server, "?image=test-1")
+    told = explorer.predict("plain", "test-1")[0]
+    first = tab.locator("article.run").first.locator("ol.said li").first
+    assert first.inner_text().split() == [told["name"], f"{100 * told['probability']:.1f}%"]
+    tab.locator("#tab-audit").click()
+    layer = explorer.audit("plain")[0]
+    row = tab.locator("article.run").first.locator("tbody tr").first
+    row.wait_for()
+    assert row.locator("th, td").all_inner_texts()[:2] == [layer["name"], " × ".join(map(str, layer["shape"]))]
+    assert f"{layer['ratio']:.2f}" in row.inner_text()
 
 
 def test_channels_by_clicking(tab, server):

@@ -174,3 +174,29 @@ def test_by_the_keyboard_alone(tab, server):
     press_until(tab, "method")
     tab.keyboard.press("ArrowUp")
     until(tab, "location.search.includes('method=')")
+
+
+def test_the_other_views_by_the_keyboard_alone(tab, server):
+    open_at(tab, server, "?view=evidence")
+    press_until(tab, "threshold")
+    tab.keyboard.press("ArrowRight")
+    until(tab, "location.search.includes('threshold=0.25')")
+    press_until(tab, "step")
+    for _ in range(3):
+        tab.keyboard.press("ArrowRight")
+    tab.locator("figcaption", has_text="deletion, step 3 of 28").first.wait_for()
+    press_until(tab, "tab-evidence", "Shift+Tab")
+    tab.keyboard.press("ArrowRight")
+    tab.locator("figcaption", has_text="made").first.wait_for()
+    press_until(tab, "link")
+    tab.keyboard.press("Tab")
+    with tab.expect_download():
+        tab.keyboard.press("Enter")
+    press_until(tab, "file")
+    press_until(tab, "test-1")
+    tab.keyboard.press("ArrowRight")
+    until(tab, "location.search.includes('other=test-2')")
+    assert focus(tab) == "test-2"
+    press_until(tab, "path")
+    tab.keyboard.press("ArrowDown")
+    until(tab, "location.search.includes('path=source')")

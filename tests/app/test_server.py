@@ -16,6 +16,7 @@ from bort.app._guard import Guard
 from bort.app._jobs import Jobs
 from bort.app._kept import Kept
 from bort.app._server import create
+from bort.app._turn import Busy
 from bort.report._images import picture, signal
 from tests.app.pages import BASE
 
@@ -206,18 +207,27 @@ def test_channels_further_down(client, here):
     assert client.get("/api/channels", params=here | {"start": 5000}).status_code == 404
 
 
-def test_what_is_kept_waits_for_nobody(explorer):
-    """A map that took minutes is not lost because the page's calculations take long."""
+@pytest.fixture
+def busy(explorer, monkeypatch):
+    """Somebody's turn does not end, and others wait a moment only."""
+    monkeypatch.setattr(explorer.turn, "_seconds", 0.05)
     held, release = threading.Event(), threading.Event()
 
     def hold():
         with explorer.turn:
             held.set()
-            release.wait(10)
+            release.wait(30)
 
     thread = threading.Thread(target=hold)
     thread.start()
-    held.wait(5)
+    assert held.wait(5)
+    yield
+    release.set()
+    thread.join()
+
+
+def test_what_is_kept_waits_for_nobody(explorer, busy):
+    """A map that took minutes is not lost because the page's calculations take long."""
     kept = Kept(explorer.turn, most=2)
     for name in ("a", "b"):
         kept.put(name, name)
@@ -225,8 +235,8 @@ def test_what_is_kept_waits_for_nobody(explorer):
     kept.put("c", "c")
     assert (kept.get("a"), kept.get("b")) == ("a", None), "who is asked for is young again"
     assert explorer.image("plain", "test-0") is not None
-    release.set()
-    thread.join()
+    with pytest.raises(Busy):
+        kept("d", lambda: "d")
 
 
 def test_the_first_view_is_prepared(explorer, monkeypatch):
@@ -235,27 +245,10 @@ def test_the_first_view_is_prepared(explorer, monkeypatch):
     assert len(explorer.channels("plain", "test-0", "conv5", 64)["channels"]) == 64
 
 
-def test_nobody_waits_for_ever(explorer, monkeypatch):
-    explorer.turn._seconds, usual = 0.05, explorer.turn._seconds
-    held, release = threading.Event(), threading.Event()
-
-    def hold():
-        with explorer.turn:
-            held.set()
-            release.wait(10)
-
-    thread = threading.Thread(target=hold)
-    thread.start()
-    held.wait(5)
-    try:
-        with TestClient(create(explorer, Guard(("localhost:8765",))), base_url=BASE) as client:
-            answer = client.get("/api/predict?run=plain&image=test-0")
-            assert (answer.status_code, "try again" in answer.json()["message"]) == (503, True)
-            assert client.get("/app.css").status_code == 200, "the page stays alive"
-    finally:
-        release.set()
-        thread.join()
-        explorer.turn._seconds = usual
+def test_nobody_waits_for_ever(client, busy):
+    answer = client.get("/api/predict?run=plain&image=test-0")
+    assert (answer.status_code, "try again" in answer.json()["message"]) == (503, True)
+    assert client.get("/app.css").status_code == 200, "the page stays alive"
 
 
 @pytest.mark.parametrize(

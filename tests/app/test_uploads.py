@@ -38,6 +38,7 @@ def bomb(width, height):
         (b"", "empty"),
         (b"hello", "not an image"),
         (b"%PDF-1.7 not a picture", "not an image"),
+        (b"PK\x03\x04 archive/data.pkl, as a checkpoint is", "not an image"),
         (b"<svg xmlns='http://www.w3.org/2000/svg'/>", "SVG"),
         (b"\n <?xml version='1.0'?><svg/>", "SVG"),
         (file(gradient("RGB"))[:-40], "damaged or cut off"),

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field
+from typing import Any, get_type_hints
+
+from pydantic import BaseModel, ConfigDict, Field, create_model
 from starlette.responses import Response
 
 from bort.app._jobs import State
+from bort.measure._audit import LayerAudit
 
 
 class Answer(BaseModel):
@@ -105,24 +108,11 @@ class Transplant(Seen):
     like_target: float
 
 
-class Audited(Answer):
-    """See `bort.measure.LayerAudit`; null where a number does not exist."""
-
-    name: str
-    kind: str
-    shape: tuple[int, int]
-    blocks: int
-    invertible: bool
-    sigma: tuple[float, float]
-    row_norms: tuple[float, float]
-    gram_diagonal: float | None
-    gram_off_diagonal: float | None
-    residual: float | None
-    floor: float | None
-    ratio: float | None
-    cosine: float | None
-    claim: float | None
-    agreement: float | None
+_audited: dict[str, Any] = {
+    name: (hint | None if hint is float else hint, ...) for name, hint in get_type_hints(LayerAudit).items()
+}
+Audited = create_model("Audited", __base__=Answer, **_audited)
+"""A layer of `bort.audit`; null where a number does not exist."""
 
 
 class Png(Response):

@@ -169,7 +169,7 @@ def create(explorer: Explorer, guard: Guard, jobs: Jobs | None = None) -> FastAP
         made, verdicts = explorer.transplant(run, source, target, layer, k, path)
         return verdicts | {"picture": data_url(made)}
 
-    @app.get("/api/audit", response_model=list[answers.Audited])
+    @app.get("/api/audit", response_model=list[answers.Audited])  # type: ignore[valid-type]
     def audit(run: Name) -> list[dict[str, Any]]:
         return explorer.audit(run)
 

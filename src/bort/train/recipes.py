@@ -7,7 +7,7 @@ and "the official setting" is label smoothing: 0.1, and none with BCE.
 
 ``mnist5k-…`` are Table 1 on the embedded digits, for two CPU cores and a minute. ``tiny-imagenet-…`` are the rows of Table 2
 on 100 classes of Tiny ImageNet at 64 × 64, with the same augmentation, loss, λ, decay and rate, a quarter of the batch, and
-3 epochs instead of 300, the first of them to warm up: half a minute to two on one GPU, and not ImageNet.
+3 epochs instead of 300, the first of them to warm up: minutes on one GPU, and not ImageNet.
 ``tiny-imagenet-acnn-base-…`` are the network of Table 3's last column on the same images; the paper does not say how it
 was trained.
 """

@@ -151,6 +151,6 @@ export function plot({ deletion, insertion, areas }, step) {
   const svg = make("svg", { class: "curve", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `Areas: ${words}` });
   svg.append(make("line", { x1: left, x2: width - 8, y1: y(0), y2: y(0) }), make("line", { class: "now", x1: x(step), x2: x(step), y1: top, y2: height - 8 }),
     make("path", { class: "deletion", d: path(deletion) }), make("path", { class: "insertion", d: path(insertion) }),
-    make("text", { x: 0, y: y(high) + 4 }, high.toFixed(2)), make("text", { x: 0, y: y(low) }, low.toFixed(2)));
+    make("text", { x: 0, y: y(high) + 4 }, high.toFixed(2)), make("text", { x: 0, y: y(low) }, low.toFixed(2).replace("-0.00", "0.00")));
   return element("figure", {}, svg, element("figcaption", {}, `Areas: ${words}.`));
 }
