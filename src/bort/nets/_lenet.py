@@ -18,7 +18,11 @@ _POOLS: Final[dict[str, Callable[[Tensor, int], Tensor]]] = {"max": F.max_pool2d
 
 
 class LeNet(nn.Module):
-    """Two convolutions, three linear layers; for 28×28 (padded to 32) or 32×32 images."""
+    """Two convolutions, three linear layers; for 28×28 (padded to 32) or 32×32 images.
+
+    With ``last="relu"`` a ReLU follows the last layer too: a class whose logit is negative for all images then has no
+    gradient and is never named again (docs/reproduction.md: it may be the paper's).
+    """
 
     def __init__(
         self,
@@ -27,6 +31,7 @@ class LeNet(nn.Module):
         image_size: int = 28,
         activation: Literal["relu", "tanh", "sigmoid"] = "relu",
         pool: Literal["max", "average"] = "max",
+        last: Literal["linear", "relu"] = "linear",
     ) -> None:
         super().__init__()
         if image_size not in (28, 32):
@@ -35,6 +40,9 @@ class LeNet(nn.Module):
             raise ValueError(
                 f"activation={activation!r}, pool={pool!r}: choose relu, tanh or sigmoid, and max or average"
             )
+        if last not in ("linear", "relu"):
+            raise ValueError(f"last={last!r}: choose linear or relu")
+        self._ends_in_relu = last == "relu"
         self._activation, self._pool = _ACTIVATIONS[activation], _POOLS[pool]
         self.conv1 = nn.Conv2d(channels, 6, 5, padding=(32 - image_size) // 2)
         self.conv2 = nn.Conv2d(6, 16, 5)
@@ -48,4 +56,4 @@ class LeNet(nn.Module):
         x = self._activation(self.fc1(x.flatten(1)))
         x = self._activation(self.fc2(x))
         logits: Tensor = self.head(x)
-        return logits
+        return F.relu(logits) if self._ends_in_relu else logits

@@ -23,6 +23,15 @@ def training(trained: Trained) -> dict[str, Any]:
     return {name: last[name] for name in known if name in last}
 
 
+def classes(trained: Trained) -> dict[str, Any]:
+    """The same, and how many classes the network never names: behind a last ReLU a class can die."""
+    run, device = trained.run, trained.device
+    x = examples(run.recipe, 10_000, trained.data_root)[0].to(device)
+    with torch.no_grad():
+        said = {c for some in torch.split(x, 1000) for c in run.model.to(device)(some).argmax(1).tolist()}
+    return training(trained) | {"never_named": run.recipe.data.classes - len(said), "images": len(x)}
+
+
 _LAYERS = {"acnn-base": "conv8"}
 """Section 4.2.2: visualizations are of the 5th layer of ACNN-Small, which is its top, and of the 8th of ACNN-Base."""
 

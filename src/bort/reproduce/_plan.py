@@ -138,10 +138,11 @@ def _settings(quick: bool, seeds: tuple[int, ...]) -> list[Job]:
 
 
 def _lenet(quick: bool, seeds: tuple[int, ...]) -> list[Job]:
-    """Which LeNet the paper may have meant: activation, pool, momentum, normalisation, λ."""
+    """Which LeNet the paper may have meant: activation, pool, momentum, normalisation, λ; a ReLU at its end."""
     found = []
+    names = ("mnist5k",) if quick else ("mnist", "cifar10")
     for data, activation, pool, momentum, normalise in itertools.product(
-        ("mnist5k",) if quick else ("mnist", "cifar10"),
+        names,
         ("relu", "tanh") if quick else ("relu", "tanh", "sigmoid"),
         ("max",) if quick else ("max", "average"),
         (0.9,) if quick else (0.0, 0.9),
@@ -150,19 +151,31 @@ def _lenet(quick: bool, seeds: tuple[int, ...]) -> list[Job]:
         base = train.recipes.get(f"{data}-lenet-sgd")
         words = f"{activation}-{pool}-momentum{momentum:g}-{'normalised' if normalise else 'raw'}"
         net = replace(base.net, activation=activation, pool=pool)  # type: ignore[arg-type]
-        for constraint in (0.0, 0.01, 0.1):
-            name, decay = ("bort-s", min(0.01, constraint / 10)) if constraint else ("sgd", 0.01)
-            settings: dict[str, Any] = {"momentum": momentum, "constraint": constraint, "weight_decay": decay}
-            optim = replace(base.optim, name=name, **settings)  # type: ignore[arg-type]
-            recipe = replace(
-                base,
-                name=f"{data}-lenet-{words}-lambda{constraint:g}",
-                net=net,
-                data=replace(base.data, normalise=normalise),
-                optim=optim,
-                paper=None,
-            )
-            found += [_job("lenet", each, _measure.training, words) for each in _seeded(recipe, seeds)]
+        row = replace(base, net=net, data=replace(base.data, normalise=normalise))
+        row = replace(row, optim=replace(base.optim, momentum=momentum))
+        found += _with_and_without(row, words, (0.0, 0.01, 0.1), seeds, _measure.training)
+    for data in names:
+        base = train.recipes.get(f"{data}-lenet-sgd")
+        row = replace(base, net=replace(base.net, last="relu"))
+        found += _with_and_without(
+            row, f"relu-max-momentum0.9-normalised-{RELU_LAST}", (0.0, 0.1), seeds, _measure.classes
+        )
+    return found
+
+
+RELU_LAST = "relu_at_the_end"
+
+
+def _with_and_without(
+    row: Recipe, words: str, constraints: tuple[float, ...], seeds: tuple[int, ...], measure: Measure
+) -> list[Job]:
+    """SGD, λ 0, and Bort-S; weight decay is that of Table 1 where λ leaves room for it."""
+    found = []
+    for constraint in constraints:
+        name, decay = ("bort-s", min(0.01, constraint / 10)) if constraint else ("sgd", 0.01)
+        optim = replace(row.optim, name=name, constraint=constraint, weight_decay=decay)  # type: ignore[arg-type]
+        recipe = replace(row, name=f"{row.data.name}-lenet-{words}-lambda{constraint:g}", optim=optim, paper=None)
+        found += [_job("lenet", each, measure, words) for each in _seeded(recipe, seeds)]
     return found
 
 

@@ -23,6 +23,8 @@ class Net:
     """Of LeNet, which the paper does not describe."""
     pool: Literal["max", "average"] = "max"
     """Of LeNet."""
+    last: Literal["linear", "relu"] = "linear"
+    """Of LeNet: whether a ReLU follows its last layer too."""
 
     def __post_init__(self) -> None:
         check_fields(self, "net")

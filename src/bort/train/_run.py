@@ -58,9 +58,8 @@ def build(recipe: Recipe) -> nn.Module:
     options: dict[str, Any] = {}
     if net.width != 1:
         options |= {"width": net.width, "narrowest": net.narrowest}
-    options |= {
-        n: getattr(net, n) for n, usual in (("activation", "relu"), ("pool", "max")) if getattr(net, n) != usual
-    }
+    usual = {"activation": "relu", "pool": "max", "last": "linear"}
+    options |= {name: getattr(net, name) for name in usual if getattr(net, name) != usual[name]}
     if net.drop_path:
         options["drop_path_rate"] = net.drop_path
     shape = {"channels": data.channels, "classes": data.classes, "image_size": data.image_size}
