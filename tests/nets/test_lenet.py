@@ -18,3 +18,18 @@ def test_unknown_names_are_said():
         nets.create("lenet6")
     with pytest.raises(ValueError, match="image_size=64"):
         nets.create("lenet", image_size=64)
+    with pytest.raises(ValueError, match="last='softmax': choose linear or relu"):
+        nets.create("lenet", last="softmax")
+
+
+def test_behind_a_last_relu_a_class_can_die():
+    torch.manual_seed(0)
+    net, plain = nets.create("lenet", last="relu"), nets.create("lenet")
+    plain.load_state_dict(net.state_dict())
+    x = torch.randn(8, 1, 28, 28)
+    torch.testing.assert_close(net(x), plain(x).relu(), rtol=0, atol=0)
+    with torch.no_grad():
+        net.head.bias[3] = -10.0
+    torch.nn.functional.cross_entropy(net(x), torch.full((8,), 3)).backward()
+    assert not net.head.weight.grad[3].any(), "nothing of the loss brings it back"
+    assert net.head.weight.grad.any()

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Sequence
 
 from bort.measure._deletion import SCORES
-from bort.reproduce._cells import Results, files, lost, markdown, section
+from bort.reproduce._cells import Results, accuracy, files, lost, markdown, section
 from bort.reproduce._paper import TABLE3
 
 
@@ -19,22 +19,32 @@ def table3(found: Results) -> str:
         f"`bort reproduce table3`. {first['images']} test images, the class that each network says, pixels to and from the "
         f"mean colour, 28 steps, RISE with {first['masks']} masks. *better* or *worse* with Bort where the difference is "
         f"more than two standard errors of it, = otherwise. Files: {files(found)}.\n\n"
+        f"Accuracy of the networks, which the areas depend on: {_accuracies(good)}.\n\n"
     )
     parts = [_table3_by_score(good, score) for score in ("relative", *(s for s in SCORES if s != "relative"))]
     return "## Table 3: deletion and insertion\n\n" + head + lost(found) + "\n".join(parts)
 
 
-def _table3_by_score(found: Results, score: str) -> str:
-    """With the relative score beside the paper's table, which it alone fits."""
+def _pairs(found: Results) -> dict[str, dict[str, Results]]:
+    """What there is of both, baseline and Bort, by network."""
     pairs: dict[str, dict[str, Results]] = {}
     for each in found:
         optim = each["recipe"]["optim"]["name"]
         side = "bort" if optim.startswith("bort") else "baseline"
         pairs.setdefault(each["row"].removesuffix(f"-{optim}"), {}).setdefault(side, []).append(each)
+    return {base: both for base, both in pairs.items() if len(both) == 2}
+
+
+def _accuracies(found: Results) -> str:
+    return "; ".join(
+        f"{base} {accuracy(both['baseline'])[1]} → {accuracy(both['bort'])[1]}" for base, both in _pairs(found).items()
+    ).replace(" (n = 1)", "%")
+
+
+def _table3_by_score(found: Results, score: str) -> str:
+    """With the relative score beside the paper's table, which it alone fits."""
     rows = []
-    for base, both in pairs.items():
-        if len(both) != 2:
-            continue
+    for base, both in _pairs(found).items():
         data = both["bort"][0]["recipe"]["data"]["name"]
         is_small = data == "folder:tiny-imagenet-100"
         papers = TABLE3.get("imagenet" if is_small else data, {}) if score == "relative" else {}
