@@ -43,24 +43,37 @@ def _accuracies(found: Results) -> str:
 
 def _table3_by_score(found: Results, score: str) -> str:
     """With the relative score beside the paper's table, which it alone fits."""
-    rows = []
+    rows, agreed = [], ""
     for base, both in _pairs(found).items():
         data = both["bort"][0]["recipe"]["data"]["name"]
         is_small = data == "folder:tiny-imagenet-100"
         papers = TABLE3.get("imagenet" if is_small else data, {}) if score == "relative" else {}
+        improved: dict[tuple[bool, bool], list[str]] = {}
         for method in both["baseline"][0]["metrics"]["methods"]:
             cells, paper = [], papers.get(method)
             for place, end in enumerate(("deletion", "insertion")):
                 a, b = (_over_seeds(both[side], method, f"{score} {end}") for side in ("baseline", "bort"))
-                cells += [f"{a[0]:.3f}", f"{b[0]:.3f}", _verdict(a, b, lower=end == "deletion")]
+                verdict = _verdict(a, b, lower=end == "deletion")
+                cells += [f"{a[0]:.3f}", f"{b[0]:.3f}", verdict]
                 if score == "relative":
                     mark = " (ImageNet)" if is_small else ""
                     cells.append(f"{paper[place]:.2f} → {paper[2 + place]:.2f}{mark}" if paper else "–")
+                if paper:
+                    theirs = _verdict((paper[place], 0.0), (paper[2 + place], 0.0), lower=end == "deletion")
+                    improved.setdefault((verdict == "better", theirs == "better"), []).append(f"{method} {end}")
             rows.append((base, method, *cells))
+        agreed += _agreement(base, improved)
     more = ("paper",) if score == "relative" else ()
     deletion, insertion = ("deletion, baseline ↓", "Bort ↓", ""), ("insertion, baseline ↑", "Bort ↑", "")
     header = ("network", "method", *deletion, *more, *insertion, *more)
-    return f"### Score: {score}\n\n{capital(_SCORE[score])}.\n\n" + markdown(header, rows)
+    return f"### Score: {score}\n\n{capital(_SCORE[score])}.\n\n" + markdown(header, rows) + (agreed and f"\n{agreed}")
+
+
+def _agreement(base: str, improved: dict[tuple[bool, bool], list[str]]) -> str:
+    """Which cells get better with Bort (here, in the paper)."""
+    said = {(True, True): "here and in the paper", (False, True): "in the paper only", (True, False): "here only"}
+    known = [f"{words}: {', '.join(improved[which])}" for which, words in said.items() if which in improved]
+    return f"- {base}, better with Bort {'; '.join(known)}.\n" if known else ""
 
 
 def _over_seeds(runs: Results, method: str, name: str) -> tuple[float, float]:
