@@ -1,5 +1,10 @@
 """What RESULTS.md says of results, made up so that the answer is known."""
 
+from types import SimpleNamespace
+
+import torch
+
+from bort.reproduce import _measure
 from bort.reproduce._markdown import _settings
 from bort.reproduce._which_lenet import lenet
 
@@ -38,12 +43,25 @@ def test_the_nearest_lenet_and_the_most_accurate_one():
     assert "Most accurate: relu, max, momentum0.9, raw, λ 0.01 (99.50%)" in said
 
 
+def test_a_dead_first_class_is_counted_though_ties_name_it(monkeypatch):
+    images = -torch.rand(50, 1)
+    images[0] = 0.0
+    monkeypatch.setattr(_measure, "examples", lambda *_: (images, None))
+    model = torch.nn.Sequential(torch.nn.Linear(1, 4, bias=False), torch.nn.ReLU())
+    with torch.no_grad():
+        model[0].weight[:] = torch.tensor([[1.0], [2.0], [-1.0], [-2.0]])
+    history = [{"accuracy": 0.5, "residual": 0.1}]
+    run = SimpleNamespace(recipe=None, model=model, history=history)
+    trained = SimpleNamespace(run=run, device="cpu", data_root=None)
+    assert _measure.classes(trained)["dead_classes"] == 2
+
+
 def test_dead_classes_are_counted_seed_by_seed():
     note = "relu-max-momentum0.9-normalised-relu_at_the_end"
     found = [
-        result("a", 79.1, note=note, never_named=2),
-        result("b", 98.9, note=note, constraint=0.1, never_named=0),
-        result("a", 88.8, note=note, seed=1, never_named=1),
+        result("a", 79.1, note=note, dead_classes=2),
+        result("b", 98.9, note=note, constraint=0.1, dead_classes=0),
+        result("a", 88.8, note=note, seed=1, dead_classes=1),
     ]
     text = lenet(found)
     assert line(text, "| mnist | 0 |").startswith("| mnist | 0 | 79.10 | 2 | 98.90 | 0 |")

@@ -24,12 +24,14 @@ def training(trained: Trained) -> dict[str, Any]:
 
 
 def classes(trained: Trained) -> dict[str, Any]:
-    """The same, and how many classes the network never names: behind a last ReLU a class can die."""
+    """The same, and how many classes are dead behind a last ReLU: their logit is 0 for every test image.
+
+    Counting the classes that are never named would miss one: where all logits are 0, the first class is named."""
     run, device = trained.run, trained.device
     x = examples(run.recipe, 10_000, trained.data_root)[0].to(device)
     with torch.no_grad():
-        said = {c for some in torch.split(x, 1000) for c in run.model.to(device)(some).argmax(1).tolist()}
-    return training(trained) | {"never_named": run.recipe.data.classes - len(said), "images": len(x)}
+        largest = torch.stack([run.model.to(device)(some).amax(0) for some in torch.split(x, 1000)]).amax(0)
+    return training(trained) | {"dead_classes": int((largest <= 0).sum()), "images": len(x)}
 
 
 _LAYERS = {"acnn-base": "conv8"}

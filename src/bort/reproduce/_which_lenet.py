@@ -57,8 +57,8 @@ def _gap(data: str, sgd: float | None, bort: float | None) -> float | None:
 
 
 def _dead(found: Results) -> str:
-    """Seed by seed: with a last ReLU, how many classes are never named decides the accuracy."""
-    counted = [r for r in found if not r["failed"] and "never_named" in r["metrics"]]
+    """Seed by seed: with a last ReLU, how many classes are dead decides the accuracy."""
+    counted = [r for r in found if not r["failed"] and "dead_classes" in r["metrics"]]
     if not counted:
         return ""
     rows = []
@@ -67,9 +67,9 @@ def _dead(found: Results) -> str:
         cells: list[str] = []
         for constraint in (0.0, 0.1):
             metrics = [r["metrics"] for r in _with(runs, constraint)]
-            cells += [f"{100 * metrics[0]['accuracy']:.2f}", str(metrics[0]["never_named"])] if metrics else ["–", "–"]
+            cells += [f"{100 * metrics[0]['accuracy']:.2f}", str(metrics[0]["dead_classes"])] if metrics else ["–", "–"]
         rows.append((data, str(seed), *cells, files(runs)))
-    header = ("data", "seed", "SGD %", "classes never named", "λ 0.1 %", "classes never named", "files")
+    header = ("data", "seed", "SGD %", "dead classes", "λ 0.1 %", "dead classes", "files")
     text = (
         "Behind a last ReLU a class whose logit is negative for every image gets no gradient. It is dead, and each dead "
         "class of ten costs a tenth of the images."
