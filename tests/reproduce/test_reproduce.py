@@ -87,7 +87,7 @@ def test_a_table_and_again(bort, tmp_path, capsys):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:param group 0. weight decay")  # a part of the grid is there to show it
-@pytest.mark.parametrize("table", ["table3", "figures", "ablation", "lenet", "settings"])
+@pytest.mark.parametrize("table", ["table3", "figures", "ablation", "lenet", "settings", "deep"])
 def test_the_others(bort, tmp_path, table):
     bort("reproduce", table, "--quick", "--device", "cpu")
     text = (tmp_path / "results/quick/RESULTS.md").read_text()

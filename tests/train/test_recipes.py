@@ -154,6 +154,7 @@ def test_a_file_with_another_field_is_refused_with_its_place():
         ("optim", {"momentum": 2.0}, r"optim\.momentum=2\.0: must be from 0 to below 1"),
         ("optim", {"name": "bort-a", "momentum": 0.7}, r"bort-a has none of its own"),
         ("optim", {"every": 0}, r"optim\.every=0: must be 1 or more"),
+        ("optim", {"scale": 0.0}, r"optim\.scale=0\.0: must be greater than 0, 1 is the paper's"),
         ("optim", {"name": "sgd", "constraint": 0.0, "every": 2}, "sgd has no penalty"),
         ("optim", {"clip": -1.0}, r"optim\.clip=-1\.0: must be greater than 0, or None"),
         ("optim", {"clip": "x"}, r"optim\.clip='x': must be of type float"),

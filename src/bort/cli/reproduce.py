@@ -8,7 +8,7 @@ from typing import Literal
 
 
 def reproduce(
-    table: Literal["table1", "table2", "table3", "figures", "ablation", "settings", "lenet"],
+    table: Literal["table1", "table2", "table3", "figures", "ablation", "settings", "lenet", "deep"],
     /,
     quick: bool = False,
     seeds: tuple[int, ...] = (),

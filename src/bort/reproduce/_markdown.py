@@ -67,6 +67,22 @@ def _settings(found: Results, table1: Results) -> str:
     return section("Other settings", text, header, rows)
 
 
+def _deep(found: Results) -> str:
+    rows = []
+    for name, runs in by_row(found).items():
+        good = [r["metrics"] for r in runs if not r["failed"]]
+        dead = ", ".join(str(m["dead_classes"]) for m in good)
+        sigma = f"{min(m['sigma'][0] for m in good):.2f} … {max(m['sigma'][1] for m in good):.2f}" if good else "–"
+        rows.append((name, runs[0]["note"], accuracy(runs)[1], dead or "–", sigma, files(runs)))
+    recipe = found[0]["recipe"]
+    text = (
+        "`bort reproduce deep`. ACNN-Base: twelve convolutions with a ReLU each, no normalisation layers. "
+        f"{recipe['net']['width']:g} times as wide, on the {recipe['data']['name']} digits, {recipe['epochs']} epochs. "
+        "Its last ReLU lets classes die."
+    )
+    return section("A deep plain network", text, ("row", "", "accuracy %", "dead classes by seed", "σ", "files"), rows)
+
+
 def _table2(found: Results) -> str:
     rows = []
     for name, runs in by_row(found).items():
@@ -109,6 +125,7 @@ _SECTIONS: dict[str, Callable[[dict[str, Results]], str]] = {
     "table1": lambda found: _table1(found["table1"]),
     "lenet": lambda found: lenet(found["lenet"]),
     "settings": lambda found: _settings(found["settings"], found["table1"]),
+    "deep": lambda found: _deep(found["deep"]),
     "table2": lambda found: _table2(found["table2"]),
     "table3": lambda found: table3(found["table3"]),
     "figures": lambda found: figures(found["figures"]),

@@ -13,6 +13,7 @@ from bort import train
 from bort.reproduce import _drawn, _measure, _result
 from bort.reproduce._trained import Trained
 from bort.train import NotFinite, Recipe, Run, Runtime
+from bort.train._recipe import Net
 
 Measure = Callable[[Trained], dict[str, Any]]
 """What is trained -> metrics"""
@@ -137,6 +138,24 @@ def _settings(quick: bool, seeds: tuple[int, ...]) -> list[Job]:
     return found
 
 
+def _deep(quick: bool, seeds: tuple[int, ...]) -> list[Job]:
+    """ACNN-Base, half as wide, on the embedded digits: twelve convolutions with a ReLU each and no normalisation layers."""
+    base = train.recipes.get("mnist5k-lenet-sgd")
+    sgd = replace(base.optim, weight_decay=0.001)
+    bort = replace(sgd, name="bort-s", constraint=0.1)
+    found = []
+    for name, optim, note in (
+        ("sgd", sgd, "SGD"),
+        ("bort-s", bort, "Bort-S, λ 0.1"),
+        ("bort-s-lambda-0.01", replace(bort, constraint=0.01), "Bort-S, λ 0.01"),
+        ("bort-s-scale-2", replace(bort, scale=2.0), "Bort-S, λ 0.1, WᵀW = 2·I"),
+    ):
+        net = Net("acnn-base", width=0.05 if quick else 0.5)
+        recipe = replace(base, name=f"mnist5k-acnn-base-{name}", net=net, optim=optim, epochs=1 if quick else 10)
+        found += [_job("deep", each, _measure.classes, note) for each in _seeded(recipe, seeds)]
+    return found
+
+
 def _lenet(quick: bool, seeds: tuple[int, ...]) -> list[Job]:
     """Which LeNet the paper may have meant: activation, pool, momentum, normalisation, λ; a ReLU at its end."""
     found = []
@@ -238,5 +257,6 @@ PLANS = {
     "figures": Plan(_figures, (0,), "figures 1 to 3, drawn and in numbers"),
     "ablation": Plan(_ablation, (0,), "weight decay by λ (fig:ablation_cifar10)"),
     "lenet": Plan(_lenet, (0,), "which LeNet the paper may have meant"),
+    "deep": Plan(_deep, (0, 1, 2), "a deep plain network, on embedded digits"),
     "settings": Plan(_settings, (0, 1, 2), "settings other than the paper's"),
 }

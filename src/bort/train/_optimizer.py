@@ -26,7 +26,7 @@ def optimizer_for(optim: Optim, model: nn.Module, device: torch.device) -> Optim
     if optim.name not in ("lamb", "bort-l"):
         options["fused"] = device.type == "cuda"
     if is_bort:
-        options |= {"constraint": optim.constraint, "every": optim.every}
+        options |= {"constraint": optim.constraint, "every": optim.every, "scale": optim.scale}
     params: Any = list(model.named_parameters())
     if optim.groups == "modules":
         # The classifier by whatever name timm gives it: its weights stay free, as bort.param_groups has it for "head".

@@ -92,6 +92,8 @@ class Optim:
     """λ; 0 for the baselines."""
     every: int = 1
     """Apply every·λ at each every-th step."""
+    scale: float = 1.0
+    """s of the target WᵀW = s·I. 2 keeps the signal's size in deep networks of ReLUs without normalisation layers."""
     groups: Literal["all", "modules"] = "all"
     """"all": decay every parameter and constrain every weight of two or more dimensions (Table 1); "modules": what
     bort.param_groups decides, so neither biases and norms are decayed nor embeddings and the classifier constrained."""
@@ -112,6 +114,8 @@ class Optim:
         require(self.constraint >= 0, f"optim.constraint={self.constraint}: must be 0 or more")
         require(self.every >= 1, f"optim.every={self.every}: must be 1 or more")
         require(is_bort or self.every == 1, f"optim.every={self.every}: {self.name} has no penalty")
+        require(self.scale > 0, f"optim.scale={self.scale}: must be greater than 0, 1 is the paper's")
+        require(is_bort or self.scale == 1, f"optim.scale={self.scale}: {self.name} has no penalty")
         require(self.warmup_epochs >= 0, f"optim.warmup_epochs={self.warmup_epochs}: must be 0 or more")
         require(self.clip is None or self.clip > 0, f"optim.clip={self.clip}: must be greater than 0, or None")
 
