@@ -169,7 +169,7 @@ def test_the_target_can_be_scaled(tmp_path):
     """σ² goes near s − decay/λ, where penalty and decay balance; the loss pulls at it still."""
     optim = replace(RECIPE.optim, lr=1e-2, constraint=2.0, weight_decay=0.2, scale=2.0)
     run = fit(tmp_path, replace(RECIPE, epochs=6, optim=optim))
-    for layer in (run.model.conv2, run.model.conv4):
+    for layer in (run.model.conv2, run.model.fc1):
         sigma = torch.linalg.svdvals(layer.weight.flatten(1))
         torch.testing.assert_close(sigma, torch.full_like(sigma, (2 - 0.2 / 2) ** 0.5), rtol=0.15, atol=0)
 
