@@ -52,10 +52,14 @@ def test_another_network_is_refused_even_by_force(stopped):
 
 
 def test_fewer_epochs_than_done(whole, capsys):
+    before = [(whole.path / name).read_bytes() for name in ("environment.json", "recipe.json")]
     run = fit(whole.path, replace(RECIPE, epochs=2), force=True)
     assert "is complete already" in capsys.readouterr().out
     assert len(run.history) == 3
-    fit(whole.path, RECIPE, force=True)
+    fit(whole.path, RECIPE)
+    assert before == [(whole.path / name).read_bytes() for name in ("environment.json", "recipe.json")], (
+        "nothing was trained"
+    )
 
 
 def test_another_world_size(stopped, monkeypatch):
