@@ -43,17 +43,18 @@ def test_the_nearest_lenet_and_the_most_accurate_one():
     assert "Most accurate: relu, max, momentum0.9, raw, λ 0.01 (99.50%)" in said
 
 
-def test_a_dead_first_class_is_counted_though_ties_name_it(monkeypatch):
-    images = -torch.rand(50, 1)
+def test_dead_classes_and_images_of_which_nothing_is_said(monkeypatch):
+    """Logits −w·x behind a ReLU: classes 0 and 1 are dead, and of the first image, 0, nothing is said."""
+    images, labels = -torch.ones(4, 1), torch.tensor([0, 0, 3, 3])
     images[0] = 0.0
-    monkeypatch.setattr(_measure, "examples", lambda *_: (images, None))
+    monkeypatch.setattr(_measure, "examples", lambda *_: (images, labels))
     model = torch.nn.Sequential(torch.nn.Linear(1, 4, bias=False), torch.nn.ReLU())
     with torch.no_grad():
         model[0].weight[:] = torch.tensor([[1.0], [2.0], [-1.0], [-2.0]])
-    history = [{"accuracy": 0.5, "residual": 0.1}]
-    run = SimpleNamespace(recipe=None, model=model, history=history)
-    trained = SimpleNamespace(run=run, device="cpu", data_root=None)
-    assert _measure.classes(trained)["dead_classes"] == 2
+    run = SimpleNamespace(recipe=None, model=model, history=[{"accuracy": 0.75, "residual": 0.1}])
+    found = _measure.classes(SimpleNamespace(run=run, device="cpu", data_root=None))
+    assert found["dead_classes"] == 2
+    assert found["accuracy"] == (0.25 + 0 + 1 + 1) / 4, "four classes share the first"
 
 
 def test_dead_classes_are_counted_seed_by_seed():

@@ -13,6 +13,7 @@ from bort.explain._common import top_layer
 from bort.invert._similar import correlation
 from bort.measure._deletion import SCORES
 from bort.reproduce._trained import Trained
+from bort.train._evaluate import recognised
 from bort.train._examples import examples
 
 
@@ -26,12 +27,15 @@ def training(trained: Trained) -> dict[str, Any]:
 def classes(trained: Trained) -> dict[str, Any]:
     """The same, and how many classes are dead behind a last ReLU: their logit is 0 for every test image.
 
-    Counting the classes that are never named would miss one: where all logits are 0, the first class is named."""
+    Counting the classes that are never named would not do: where all logits are 0, some class is named. For the same reason
+    accuracy is measured here, with ties counted as such."""
     run, device = trained.run, trained.device
-    x = examples(run.recipe, 10_000, trained.data_root)[0].to(device)
+    x, labels = (t.to(device) for t in examples(run.recipe, 10_000, trained.data_root))
     with torch.no_grad():
-        largest = torch.stack([run.model.to(device)(some).amax(0) for some in torch.split(x, 1000)]).amax(0)
-    return training(trained) | {"dead_classes": int((largest <= 0).sum()), "images": len(x)}
+        logits = torch.cat([run.model.to(device)(some) for some in torch.split(x, 1000)])
+    dead = int((logits.amax(0) <= 0).sum())
+    found = {"accuracy": recognised(logits, labels).mean().item(), "dead_classes": dead, "images": len(x)}
+    return training(trained) | found
 
 
 _LAYERS = {"acnn-base": "conv8"}

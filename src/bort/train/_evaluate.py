@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from bort._spectrum import spectrum
@@ -33,13 +33,24 @@ def test(
             outputs = net(inputs)
         outputs = outputs.float()
         best = outputs.topk(min(5, outputs.shape[1])).indices == labels[:, None]
+        right = recognised(outputs, labels).sum()
         loss = F.cross_entropy(outputs, labels, reduction="sum")
-        sums += torch.stack([best[:, 0].sum(), best.sum(), loss, loss.new_tensor(len(labels))]).double()
+        sums += torch.stack([right, best.sum().double(), loss.double(), right.new_tensor(len(labels))])
         pause()
-    right, among_five, loss_sum, count = world.total(sums).tolist()
+    hits, among_five, loss_sum, count = world.total(sums).tolist()
     if not count:
         raise ValueError("not one of the test images can be read")
-    return {"accuracy": right / count, "top5": among_five / count, "test_loss": loss_sum / count}
+    return {"accuracy": hits / count, "top5": among_five / count, "test_loss": loss_sum / count}
+
+
+def recognised(outputs: Tensor, labels: Tensor) -> Tensor:
+    """For each image whether its class has the largest output: 1 or 0, or 1/k if k classes share it.
+
+    Which of equal outputs topk or argmax takes is chance; a network that says 0 for all classes has not named the right one.
+    """
+    largest = outputs == outputs.amax(1, keepdim=True)
+    among = largest.gather(1, labels[:, None])[:, 0]
+    return among.double() / largest.sum(1).clamp(min=1)
 
 
 @torch.no_grad()
