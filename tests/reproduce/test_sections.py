@@ -44,7 +44,7 @@ def test_the_nearest_lenet_and_the_most_accurate_one():
 
 
 def test_dead_classes_and_images_of_which_nothing_is_said(monkeypatch):
-    """Logits −w·x behind a ReLU: classes 0 and 1 are dead, and of the first image, 0, nothing is said."""
+    """Behind a ReLU class 0 has no logit above 0, and of the first image, 0, nothing is said."""
     images, labels = -torch.ones(4, 1), torch.tensor([0, 0, 3, 3])
     images[0] = 0.0
     monkeypatch.setattr(_measure, "examples", lambda *_: (images, labels))
@@ -53,7 +53,7 @@ def test_dead_classes_and_images_of_which_nothing_is_said(monkeypatch):
         model[0].weight[:] = torch.tensor([[1.0], [2.0], [-1.0], [-2.0]])
     run = SimpleNamespace(recipe=None, model=model, history=[{"accuracy": 0.75, "residual": 0.1}])
     found = _measure.classes(SimpleNamespace(run=run, device="cpu", data_root=None))
-    assert found["dead_classes"] == 2
+    assert found["dead_classes"] == 1
     assert found["accuracy"] == (0.25 + 0 + 1 + 1) / 4, "four classes share the first"
 
 

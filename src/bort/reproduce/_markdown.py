@@ -71,16 +71,19 @@ def _deep(found: Results) -> str:
     rows = []
     for name, runs in by_row(found).items():
         good = [r["metrics"] for r in runs if not r["failed"]]
+        each = ", ".join(f"{100 * m['accuracy']:.2f}" for m in good) + (", failed" if len(good) < len(runs) else "")
         dead = ", ".join(str(m["dead_classes"]) for m in good)
         sigma = f"{min(m['sigma'][0] for m in good):.2f} … {max(m['sigma'][1] for m in good):.2f}" if good else "–"
-        rows.append((name, runs[0]["note"], accuracy(runs)[1], dead or "–", sigma, files(runs)))
+        rows.append((name, runs[0]["note"], accuracy(runs)[1], each, dead or "–", sigma, files(runs)))
     recipe = found[0]["recipe"]
     text = (
         "`bort reproduce deep`. ACNN-Base: twelve convolutions with a ReLU each, no normalisation layers. "
         f"{recipe['net']['width']:g} times as wide, on the {recipe['data']['name']} digits, {recipe['epochs']} epochs. "
         "Its last ReLU lets classes die."
     )
-    return section("A deep plain network", text, ("row", "", "accuracy %", "dead classes by seed", "σ", "files"), rows)
+    return section(
+        "A deep plain network", text, ("row", "", "accuracy %", "by seed", "dead classes", "σ", "files"), rows
+    )
 
 
 def _table2(found: Results) -> str:
