@@ -129,6 +129,7 @@ def _settings(quick: bool, seeds: tuple[int, ...]) -> list[Job]:
             (bort, "lambda-0.01", {"constraint": 0.01, "weight_decay": 0.001}, "λ 0.01, weight decay 0.001"),
             (bort, "no-decay", {"weight_decay": 0.0}, "no weight decay"),
             (bort, "every-4", {"every": 4}, "the penalty at each fourth step"),
+            (sgd, "decay-0.001", {"weight_decay": 0.001}, "weight decay 0.001"),  # what λ 0.01 is to be held against
             (sgd, "cosine", {"schedule": "cosine"}, "a cosine rate"),
             (bort, "cosine", {"schedule": "cosine"}, "a cosine rate"),
         ):
