@@ -18,7 +18,8 @@ def table3(found: Results) -> str:
     head = (
         f"`bort reproduce table3`. {first['images']} test images, the class that each network says, pixels to and from the "
         f"mean colour, 28 steps, RISE with {first['masks']} masks. *better* or *worse* with Bort where the difference is "
-        f"more than two standard errors of it, = otherwise. Files: {files(found)}.\n\n"
+        "more than two standard errors of it over the images, = otherwise; how far another training would be off is not in it. "
+        f"Files: {files(found)}.\n\n"
         f"Accuracy of the networks, which the areas depend on: {_accuracies(good)}.\n\n"
     )
     parts = [_table3_by_score(good, score) for score in ("relative", *(s for s in SCORES if s != "relative"))]
@@ -87,8 +88,8 @@ def capital(text: str) -> str:
 
 
 _SCORE = {
-    "relative": "the logit divided by that of the clean image: of the three the one that comes nearest to the paper's table, "
-    "which has areas below 0; but the paper has none above 1",
+    "relative": "the logit divided by that of the clean image: of the three the only one with areas below 0 on the scale "
+    "of the paper's table, which has such; but the paper has none above 1",
     "logit": "the logit of the class, whose scale is each network's own: compare methods, not networks",
     "probability": "the probability of the class, as RISE's authors do it",
 }
@@ -134,7 +135,12 @@ def figures(found: Results) -> str:
             for a in m["adversaries"]
         ]
     header = ("row", "σ", "ratio by layer", "cosine by layer", "correlation with the input, by features kept", "file")
-    text = "`bort reproduce figures`. The numbers behind fig:1_3_recon_ratio, fig:2_1_recon and fig:3_1_topk64_recon."
+    text = (
+        "`bort reproduce figures`. The numbers behind fig:1_3_recon_ratio, fig:2_1_recon and fig:3_1_topk64_recon. *σ*: the "
+        "smallest and the largest singular value of all layers. *ratio*: the part of a layer's input that Wᵀ(Wz) fails to "
+        "bring back. *cosine*: how much a weight looks like the patches that excite it most (Definition 1). Both of 256 test "
+        "images."
+    )
     more = ("row", "path of g", "k", "map is target", "image is target", "like source", "like target")
     return (
         section("Figures 1 to 3 in numbers", text, header, rows)

@@ -21,7 +21,7 @@ def lenet(found: Results) -> str:
         if gap is not None and gap < nearest.get(data, (101.0, ""))[0]:
             nearest[data] = gap, words
         cells = ("–" if ours is None else shown.replace(" (n = 1)", "") for ours, shown in of.values())
-        rows.append((data, words, *cells, "–" if gap is None else f"{gap:.1f}", files(runs)))
+        rows.append((data, words, *cells, "–" if gap is None else f"{gap:.1f}", _links(runs)))
     told = [
         f"- {data}: the paper has {cell(paper_top1(f'{data}-lenet-sgd'))} → {cell(paper_top1(f'{data}-lenet-bort-s'))}. "
         + (f"Nearest: {nearest[data][1]} (gap {nearest[data][0]:.1f}). " if data in nearest else "")
@@ -48,6 +48,16 @@ def _with(runs: Results, constraint: float) -> Results:
     return [r for r in runs if r["recipe"]["optim"]["constraint"] == constraint]
 
 
+def _links(runs: Results) -> str:
+    """By λ, and by seed where there are more than one."""
+    several = len({r["seed"] for r in runs}) > 1
+    links = []
+    for run in runs:
+        name = f"λ {run['recipe']['optim']['constraint']:g}" + (f" seed {run['seed']}" if several else "")
+        links.append(f"[{name}]({run['file']})")
+    return " ".join(links)
+
+
 def _gap(data: str, sgd: float | None, bort: float | None) -> float | None:
     """Mean distance of the two to the paper's, if all are known."""
     paper_sgd, paper_bort = (paper_top1(f"{data}-lenet-{optim}") for optim in ("sgd", "bort-s"))
@@ -71,7 +81,8 @@ def _dead(found: Results) -> str:
         rows.append((data, str(seed), *cells, files(runs)))
     header = ("data", "seed", "SGD %", "dead classes", "λ 0.1 %", "dead classes", "files")
     text = (
-        "Behind a last ReLU a class whose logit is negative for every image gets no gradient. It is dead, and each dead "
-        "class of ten costs a tenth of the images."
+        "Behind a last ReLU a class whose logit is negative for every image gets no gradient: it dies, and of ten classes "
+        "each dead one costs a tenth of the images. *dead*: fewer than 1% of its test images have its logit largest and alone. In "
+        "accuracy k equal logits count as 1/k: of an image with all logits 0 nothing is said."
     )
     return f"\n### A ReLU at the end, seed by seed\n\n{text}\n\n{markdown(header, rows)}"
