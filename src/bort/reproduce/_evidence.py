@@ -18,7 +18,7 @@ def table3(found: Results) -> str:
     head = (
         f"`bort reproduce table3`. {first['images']} test images, the class that each network says, pixels to and from the "
         f"mean colour, 28 steps, RISE with {first['masks']} masks. *better* or *worse* with Bort where the difference is "
-        "more than two standard errors of it over the images, = otherwise; how far another training would be off is not in it. "
+        "more than two standard errors of it over the images, = otherwise; another training may differ by more. "
         f"Files: {files(found)}.\n\n"
         f"Accuracy of the networks, which the areas depend on: {_accuracies(good)}.\n\n"
     )

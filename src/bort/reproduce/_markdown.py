@@ -63,7 +63,7 @@ def _settings(found: Results, table1: Results) -> str:
         base = max((each for each in of_paper if name.startswith(f"{each}-")), key=len, default="")
         unchanged = accuracy(of_paper[base])[1] if base else "–"
         rows.append((name, runs[0]["note"], unchanged, accuracy(runs)[1], residual(runs), files(runs)))
-    text = "`bort reproduce settings`. Rows of Table 1 with one thing changed; with λ 0.01 weight decay too, to a tenth of it."
+    text = "`bort reproduce settings`. Rows of Table 1 with one thing changed; with λ 0.01 weight decay too (0.001)."
     header = ("row", "changed", "as in Table 1 %", "changed so %", "residual", "files")
     return section("Other settings", text, header, rows)
 
@@ -96,8 +96,9 @@ def _table2(found: Results) -> str:
         rows.append((name, accuracy(runs)[1], mean(top5), cell(paper_top1(full)), f"`bort train {full}`", files(runs)))
     text = (
         "`bort reproduce table2`. **Not ImageNet**: 100 classes of Tiny ImageNet at 64 px, the recipes' own augmentation, "
-        f"schedule and rates; epochs cut to {found[0]['recipe']['epochs']}, warm-up to 1 and batches to a quarter, for baseline "
-        "and Bort alike: too short to judge Bort by. The paper's figures are of ImageNet at 224 px after 300 epochs and stand beside for the order only; the last command is the full-size row."
+        f"schedule and rates; epochs cut to {found[0]['recipe']['epochs']}, warm-up to 1 and batches to a quarter, for "
+        "baseline and Bort alike: too short to judge Bort by. The paper's figures are of ImageNet at 224 px after 300 epochs "
+        "and stand beside for the order only; the last command is the full-size row."
     )
     header = ("row", "top-1 % here", "top-5 % here", "paper, ImageNet %", "full size", "files")
     return section("Table 2 in small", text, header, rows)

@@ -82,7 +82,7 @@ def _dead(found: Results) -> str:
     header = ("data", "seed", "SGD %", "dead classes", "λ 0.1 %", "dead classes", "files")
     text = (
         "Behind a last ReLU a class whose logit is negative for every image gets no gradient: it dies, and of ten classes "
-        "each dead one costs a tenth of the images. *dead*: fewer than 1% of its test images have its logit largest and alone. In "
-        "accuracy k equal logits count as 1/k: of an image with all logits 0 nothing is said."
+        "each dead one costs a tenth of the images. *dead*: fewer than 1% of its test images have its logit largest and "
+        "alone. In accuracy k equal logits count as 1/k: of an image with all logits 0 nothing is said."
     )
     return f"\n### A ReLU at the end, seed by seed\n\n{text}\n\n{markdown(header, rows)}"
