@@ -6,11 +6,13 @@ from bort.train._evaluate import recognised
 
 
 @given(st.integers(0, 2**32 - 1))
-def test_without_ties_it_is_the_argmax(seed):
+def test_without_ties_it_is_topk(seed):
     generator = torch.Generator().manual_seed(seed)
     outputs = torch.rand(20, 7, generator=generator, dtype=torch.float64)
     labels = torch.randint(7, (20,), generator=generator)
-    assert torch.equal(recognised(outputs, labels), (outputs.argmax(1) == labels).double())
+    for k in (1, 5):
+        among = (outputs.topk(k).indices == labels[:, None]).any(1)
+        assert torch.equal(recognised(outputs, labels, k), among.double())
 
 
 def test_ties_are_shared_out():
@@ -19,3 +21,12 @@ def test_ties_are_shared_out():
     by_label = torch.stack([recognised(outputs, torch.full((3,), label)) for label in range(3)], 1)
     expected = torch.tensor([[1 / 3, 1 / 3, 1 / 3], [0.5, 0.0, 0.5], [0.0, 0.0, 0.0]], dtype=torch.float64)
     torch.testing.assert_close(by_label, expected)
+
+
+@given(st.lists(st.integers(0, 2), min_size=3, max_size=8), st.integers(1, 3))
+def test_over_all_labels_the_shares_are_k(values, k):
+    """k places, shared out whole, however many outputs are equal."""
+    outputs = torch.tensor([values], dtype=torch.float32)
+    shares = [recognised(outputs, torch.tensor([label]), k).item() for label in range(len(values))]
+    assert abs(sum(shares) - k) < 1e-12
+    assert all(0 <= share <= 1 for share in shares)

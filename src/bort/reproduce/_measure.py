@@ -30,9 +30,11 @@ def classes(trained: Trained) -> dict[str, Any]:
     run, device = trained.run, trained.device
     x, labels = (t.to(device) for t in examples(run.recipe, 10_000, trained.data_root))
     with torch.no_grad():
-        hits = recognised(torch.cat([run.model.to(device)(some) for some in torch.split(x, 1000)]), labels)
-    dead = sum((hits[labels == c] == 1).double().mean().item() < _HARDLY_ANY for c in set(labels.tolist()))
-    return training(trained) | {"accuracy": hits.mean().item(), "dead_classes": dead, "images": len(x)}
+        logits = torch.cat([run.model.to(device)(some) for some in torch.split(x, 1000)])
+    first, fifth = (recognised(logits, labels, k) for k in (1, 5))
+    dead = sum((first[labels == c] == 1).double().mean().item() < _HARDLY_ANY for c in set(labels.tolist()))
+    found = {"accuracy": first.mean().item(), "top5": fifth.mean().item(), "dead_classes": dead, "images": len(x)}
+    return training(trained) | found
 
 
 _HARDLY_ANY = 0.01

@@ -32,10 +32,9 @@ def test(
         with torch.autocast(world.device.type, torch.bfloat16, enabled=autocast):
             outputs = net(inputs)
         outputs = outputs.float()
-        best = outputs.topk(min(5, outputs.shape[1])).indices == labels[:, None]
-        right = recognised(outputs, labels).sum()
+        right, near = (recognised(outputs, labels, k).sum() for k in (1, 5))
         loss = F.cross_entropy(outputs, labels, reduction="sum")
-        sums += torch.stack([right, best.sum().double(), loss.double(), right.new_tensor(len(labels))])
+        sums += torch.stack([right, near, loss.double(), right.new_tensor(len(labels))])
         pause()
     hits, among_five, loss_sum, count = world.total(sums).tolist()
     if not count:
@@ -43,14 +42,15 @@ def test(
     return {"accuracy": hits / count, "top5": among_five / count, "test_loss": loss_sum / count}
 
 
-def recognised(outputs: Tensor, labels: Tensor) -> Tensor:
-    """For each image whether its class has the largest output: 1 or 0, or 1/k if k classes share it.
+def recognised(outputs: Tensor, labels: Tensor, k: int = 1) -> Tensor:
+    """For each image whether its class is among the k with the largest outputs: 1 or 0, or the part of equal ones that are.
 
-    Which of equal outputs topk or argmax takes is chance; a network that says 0 for all classes has not named the right one.
+    Which of equal outputs topk or argmax takes is chance: a network that says 0 for all classes has not named the right one.
     """
-    largest = outputs == outputs.amax(1, keepdim=True)
-    among = largest.gather(1, labels[:, None])[:, 0]
-    return among.double() / largest.sum(1).clamp(min=1)
+    own = outputs.gather(1, labels[:, None])
+    above, level = (outputs > own).sum(1), (outputs == own).sum(1)
+    share = (k - above).clamp(min=0).minimum(level).double() / level.clamp(min=1)
+    return share * ~outputs.isnan().any(1)
 
 
 @torch.no_grad()
