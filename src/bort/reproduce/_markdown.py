@@ -25,7 +25,7 @@ _HEAD = """# Results
 
 Made by `bort results` out of the files beside it; do not edit. Each file has the command, commit, versions, hardware, seed
 and data hash of its figures. *n* is the number of seeds, ± their standard deviation. Runs that failed stay in the tables.
-*residual* is the root mean square of σ² − 1 over a layer's singular values σ, the mean over layers: 0 on the constraint.
+*residual* is the root mean square of σ² − 1 over a layer's singular values σ, in its worst layer: 0 on the constraint.
 """
 
 
