@@ -134,6 +134,14 @@ def press_until(tab, wanted, key="Tab", most=40):
     pytest.fail(f"{key} never leads to {wanted}")
 
 
+def choose(tab, control, key, address, times=1):
+    """By the keyboard: to a control, a key on it, and the page's address says so."""
+    press_until(tab, control)
+    for _ in range(times):
+        tab.keyboard.press(key)
+    until(tab, f"location.search.includes('{address}')")
+
+
 def test_by_the_keyboard_alone(tab, server):
     open_at(tab, server)
     tab.keyboard.press("Tab")
@@ -142,18 +150,10 @@ def test_by_the_keyboard_alone(tab, server):
     tab.locator("table").first.wait_for()
     tab.keyboard.press("Home")
     tab.locator(".channels button").first.wait_for()
-    press_until(tab, "test-0")
-    tab.keyboard.press("ArrowRight")
-    tab.keyboard.press("ArrowRight")
-    until(tab, "location.search.includes('image=test-2')")
+    choose(tab, "test-0", "ArrowRight", "image=test-2", times=2)
     assert focus(tab) == "test-2"
-    press_until(tab, "part")
-    tab.keyboard.press("ArrowDown")
-    until(tab, "location.search.includes('part=k')")
-    press_until(tab, "k")
-    for _ in range(10):
-        tab.keyboard.press("ArrowRight")
-    until(tab, "location.search.includes('k=74')")
+    choose(tab, "part", "ArrowDown", "part=k")
+    choose(tab, "k", "ArrowRight", "k=74", times=10)
     assert focus(tab) == "k", "every press counts, and the focus stays"
     first = tab.locator(".channels button").first.get_attribute("data-channel")
     press_until(tab, first)
@@ -171,16 +171,12 @@ def test_by_the_keyboard_alone(tab, server):
     until(tab, "!location.search.includes('edits=')")
     press_until(tab, "tab-inside", "Shift+Tab", 200)
     tab.keyboard.press("ArrowRight")
-    press_until(tab, "method")
-    tab.keyboard.press("ArrowUp")
-    until(tab, "location.search.includes('method=')")
+    choose(tab, "method", "ArrowUp", "method=")
 
 
 def test_the_other_views_by_the_keyboard_alone(tab, server):
     open_at(tab, server, "?view=evidence")
-    press_until(tab, "threshold")
-    tab.keyboard.press("ArrowRight")
-    until(tab, "location.search.includes('threshold=0.25')")
+    choose(tab, "threshold", "ArrowRight", "threshold=0.25")
     press_until(tab, "step")
     for _ in range(3):
         tab.keyboard.press("ArrowRight")
@@ -193,10 +189,6 @@ def test_the_other_views_by_the_keyboard_alone(tab, server):
     with tab.expect_download():
         tab.keyboard.press("Enter")
     press_until(tab, "file")
-    press_until(tab, "test-1")
-    tab.keyboard.press("ArrowRight")
-    until(tab, "location.search.includes('other=test-2')")
+    choose(tab, "test-1", "ArrowRight", "other=test-2")
     assert focus(tab) == "test-2"
-    press_until(tab, "path")
-    tab.keyboard.press("ArrowDown")
-    until(tab, "location.search.includes('path=source')")
+    choose(tab, "path", "ArrowDown", "path=source")

@@ -64,3 +64,15 @@ def test_acnn_base_is_relu_conv_and_a_pool():
         nets.create("acnn-base", image_size=8)
     with pytest.raises(ValueError, match="width=-1"):
         nets.create("acnn-base", width=-1)
+
+
+@pytest.mark.parametrize(("scale", "least", "most"), [(1.0, 0.0, 0.05), (2.0, 0.3, 3.0)])
+def test_what_is_left_of_the_signal_behind_twelve_relus(scale, least, most):
+    """With WᵀW = I each ReLU takes half of the energy; WᵀW = 2·I gives it back."""
+    torch.manual_seed(0)
+    net = nets.create("acnn-base", classes=100, image_size=64)
+    for layer in net.children():
+        torch.nn.init.orthogonal_(layer.weight, gain=scale**0.5)
+    with torch.no_grad():
+        left = net.features(torch.randn(4, 3, 64, 64)).square().mean().sqrt()
+    assert least <= left <= most

@@ -21,7 +21,7 @@ class LeNet(nn.Module):
     """Two convolutions, three linear layers; for 28×28 (padded to 32) or 32×32 images.
 
     With ``last="relu"`` a ReLU follows the last layer too: a class whose logit is negative for all images then has no
-    gradient and is never named again (docs/reproduction.md: it may be the paper's).
+    gradient, and the loss never brings it back (docs/reproduction.md: it may be the paper's).
     """
 
     def __init__(

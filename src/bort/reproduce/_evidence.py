@@ -43,7 +43,7 @@ def _accuracies(found: Results) -> str:
 
 
 def _table3_by_score(found: Results, score: str) -> str:
-    """With the relative score beside the paper's table, which it alone fits."""
+    """With the relative score beside the paper's table, whose scale it alone has."""
     rows, agreed = [], ""
     for base, both in _pairs(found).items():
         data = both["bort"][0]["recipe"]["data"]["name"]

@@ -178,12 +178,9 @@ def _lenet(quick: bool, seeds: tuple[int, ...]) -> list[Job]:
         base = train.recipes.get(f"{data}-lenet-sgd")
         row = replace(base, net=replace(base.net, last="relu"))
         found += _with_and_without(
-            row, f"relu-max-momentum0.9-normalised-{RELU_LAST}", (0.0, 0.1), seeds, _measure.classes
+            row, "relu-max-momentum0.9-normalised-relu_at_the_end", (0.0, 0.1), seeds, _measure.classes
         )
     return found
-
-
-RELU_LAST = "relu_at_the_end"
 
 
 def _with_and_without(

@@ -110,9 +110,8 @@ class _Training:
         self._resume(force=force)
         if runtime.tensorboard and world.is_first:
             self.board = TensorBoard(folder.path / "tensorboard", self.steps)
-        if (
-            world.is_first and self.recorded < recipe.epochs
-        ):  # a finished run is only looked at: its training was elsewhere
+        # A finished run is only looked at: it keeps the environment it was trained in.
+        if world.is_first and self.recorded < recipe.epochs:
             precision = "bfloat16" if autocast else "float32"
             facts = {
                 "processes": world.size,
