@@ -3,7 +3,7 @@
     python benchmarks/scaling.py --out FILE.json [--picture FILE.svg]
 
 First 1, 2 and 4 processes of this machine (gloo, one thread each) measure their own FLOP rate, bandwidth and latency, all at
-once as in a step, then the penalty of a few weights in every layout; the model (`bort.optim._cost`) predicts it from the
+once as in a step, then the penalty of a few weights in every layout; the model (`bort.optim.sharded._cost`) predicts it from the
 three numbers. Then the model is asked about clusters: see CLUSTER and NETWORKS for what is assumed.
 """
 
@@ -30,8 +30,8 @@ from torch.distributed.tensor import Shard, distribute_tensor
 import bort
 from bort._environment import describe
 from bort._table import table
-from bort.optim import _cost
-from bort.optim._cost import Estimate, Machine, Matrix
+from bort.optim.sharded import _cost
+from bort.optim.sharded._cost import Estimate, Machine, Matrix
 
 SEED, RANKS = 0, (1, 2, 4)
 # Two blocks of a small transformer: square, tall and wide weights.

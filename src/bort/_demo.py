@@ -13,15 +13,15 @@ from rich.markup import escape
 from bort import train
 from bort.cli._progress import working
 from bort.measure import compare
-from bort.report import FIGURES, Amount, make, subjects
+from bort.report import FIGURES, SampleSizes, make, subjects
 from bort.report._subject import number
 from bort.train._run import recipe_of
 
 NAMES = {"SGD": "mnist5k-acnn-small-sgd", "Bort-S": "mnist5k-acnn-small-bort-s"}
-AMOUNT = Amount(evaluated=16, masks=500)
+AMOUNT = SampleSizes(evaluated=16, masks=500)
 
 
-def run(out: Path, epochs: int | None, seed: int, *, fresh: bool, amount: Amount = AMOUNT) -> None:
+def run(out: Path, epochs: int | None, seed: int, *, fresh: bool, amount: SampleSizes = AMOUNT) -> None:
     """What `bort demo` shows."""
     console = Console(highlight=False, soft_wrap=True)
     if fresh:

@@ -7,7 +7,7 @@ import uvicorn
 from fastapi.testclient import TestClient
 
 from bort.app._explorer import Explorer
-from bort.app._guard import Guard
+from bort.app._access import Guard
 from bort.app._listen import hosts, listen
 from bort.app._server import create
 from tests.app.pages import BASE

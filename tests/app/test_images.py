@@ -9,7 +9,7 @@ from fastapi.testclient import TestClient
 from PIL import Image
 
 from bort.app._explorer import Explorer
-from bort.app._guard import Guard
+from bort.app._access import Guard
 from bort.app._server import create
 from bort.report import _subject
 from tests.app.pages import BASE

@@ -8,7 +8,7 @@ import pytest
 import schemathesis
 from schemathesis.config import SchemathesisConfig
 
-from bort.app._guard import Guard
+from bort.app._access import Guard
 from bort.app._jobs import Jobs
 from bort.app._server import create
 

@@ -12,12 +12,12 @@ from fastapi.testclient import TestClient
 from PIL import Image
 
 from bort import explain, invert, measure
-from bort.app._guard import Guard
+from bort.app._access import Guard
 from bort.app._jobs import Jobs
-from bort.app._kept import Kept
+from bort.app._cache import Kept
 from bort.app._server import create
-from bort.app._turn import Busy
-from bort.report._images import picture, signal
+from bort.app._lock import Busy
+from bort.pictures import picture, signal
 from tests.app.pages import BASE
 
 

@@ -9,10 +9,10 @@ import sys
 import pytest
 
 from bort import _demo, train
-from bort.report import Amount
+from bort.report import SampleSizes
 from tests.train.small import stop_at
 
-SMALL = Amount(shown=2, measured=8, evaluated=2, masks=20, features=8, pairs=8)
+SMALL = SampleSizes(shown=2, measured=8, evaluated=2, masks=20, features=8, pairs=8)
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from PIL import Image
 from bort import explain, measure
 from bort.cli import main
 from bort.train._examples import examples
-from bort.train._view import view_of_run
+from bort.data._view import view_of_run
 from tests.train.small import RECIPE, build, fit
 
 

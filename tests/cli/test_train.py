@@ -95,7 +95,7 @@ def test_every_field_is_an_option(capsys):
     ids=lambda value: "-".join(value[-2:]) if isinstance(value, tuple) else "",
 )
 def test_mistakes_are_said_in_a_line_and_leave_nothing(tmp_path, monkeypatch, arguments, message):
-    monkeypatch.setattr("bort.data._files._download", lambda *_: (_ for _ in ()).throw(OSError("no network")))
+    monkeypatch.setattr("bort.data._published._download", lambda *_: (_ for _ in ()).throw(OSError("no network")))
     with pytest.raises(SystemExit, match=message):
         bort(*arguments)
     assert not (tmp_path / "runs").exists() or not list((tmp_path / "runs").iterdir())

@@ -10,7 +10,7 @@ import torch
 
 from bort import data
 from bort.data import _cifar10, _mnist
-from bort.data._files import Published, sha256
+from bort.data._published import Published, sha256
 
 
 def idx(array):

@@ -9,7 +9,7 @@ from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distrib
 
 import bort
 import bort.nets
-from bort.optim import _cost
+from bort.optim.sharded import _cost
 
 PLACEMENTS = {"0": Shard(0), "1": Shard(1), "r": Replicate(), "p": Partial()}
 

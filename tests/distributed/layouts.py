@@ -205,7 +205,7 @@ def without_triton():
     hidden = {
         name: sys.modules.pop(name)
         for name in list(sys.modules)
-        if name.split(".")[0] == "triton" or "bort.optim._launch" in name
+        if name.split(".")[0] == "triton" or "bort.optim.kernels._launch" in name
     }
     sys.modules["triton"] = None
     try:

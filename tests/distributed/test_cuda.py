@@ -7,7 +7,9 @@ from torch import nn
 
 import bort
 from bort import penalty
-from bort.optim import _cuda, _guard, _sharded
+from bort.optim.kernels import _run as _cuda
+from bort.optim import _stability as _guard
+from bort.optim.sharded import _dtensor as _sharded
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bort.optim import _cost
+from bort.optim.sharded import _cost
 
 pytestmark = pytest.mark.xdist_group("ranks")
 

@@ -46,8 +46,8 @@ def test_off_diagonal_of_the_gram_matrix():
 )
 def test_ratio_is_measured_on_what_the_layer_receives(layer, shape):
     """The patches times the matrix are the layer's own output, and the ratio is the paper's on those patches."""
-    from bort._patches import layer_inputs
-    from bort.optim._linear import linear_map
+    from bort.layers import layer_inputs
+    from bort.layers import linear_map
 
     x = torch.randn(shape)
     linear = linear_map("weight", layer.weight, layer)

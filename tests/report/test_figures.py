@@ -13,8 +13,8 @@ from PIL import Image
 from bort import invert, measure, nets, train
 from bort.cli import main
 from bort.data import Dataset
-from bort.report import FIGURES, Amount, Missing, draw, make, subjects
-from bort.report._images import heat, overlay, picture, signal
+from bort.report import FIGURES, SampleSizes, Missing, draw, make, subjects
+from bort.pictures import heat, overlay, picture, signal
 from bort.train._examples import examples
 from bort.train.recipes import Data
 from tests.report.test_page import AMOUNT
@@ -215,17 +215,17 @@ def test_a_diverged_run_is_named(runs, tmp_path, monkeypatch):
 
 def test_amounts():
     with pytest.raises(ValueError, match="measured=-3: must be 1 or more"):
-        Amount(measured=-3)
+        SampleSizes(measured=-3)
 
 
 def test_the_same_figure_is_the_same_file(runs):
-    from bort.report._style import to_svg
+    from bort.pictures import to_svg
 
     both = subjects(runs, AMOUNT)
     assert to_svg(draw("ratio", both).figure) == to_svg(draw("ratio", both).figure)
 
 
 def test_missing_says_why(runs):
-    (subject,) = subjects(runs[:1], Amount(pairs=1, measured=1, evaluated=1))
+    (subject,) = subjects(runs[:1], SampleSizes(pairs=1, measured=1, evaluated=1))
     with pytest.raises(Missing, match="two classes"):
         draw("adversaries", [subject])

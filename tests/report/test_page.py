@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from bort.report import Amount, make, subjects
+from bort.report import SampleSizes, make, subjects
 
-AMOUNT = Amount(shown=3, measured=12, evaluated=3, masks=20, features=8, pairs=12)
+AMOUNT = SampleSizes(shown=3, measured=12, evaluated=3, masks=20, features=8, pairs=12)
 
 
 @pytest.fixture(scope="module")

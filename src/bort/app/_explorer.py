@@ -11,17 +11,17 @@ import torch
 from torch import Tensor
 
 from bort import explain, invert
-from bort.app._evidence import MOST_TRACKED, SLOW, STEPS, Evidence
-from bort.app._kept import Gallery, Kept, Unknown
-from bort.app._turn import Turn
+from bort.app._saliency import MOST_TRACKED, SLOW, STEPS, Evidence
+from bort.app._cache import Gallery, Kept, Unknown
+from bort.app._lock import Turn
 from bort.app._uploads import decode
 from bort.explain._common import map_layers, top_layer
 from bort.invert._backtrack import Backtracker, Trace
 from bort.invert._grid import Grid, grid_of
 from bort.invert._salient import Salient, joint_seed, salient, single_seeds
 from bort.invert._similar import correlation
-from bort.report import Amount, Missing, Subject, subjects
-from bort.report._images import Picture, grid, picture, signal
+from bort.report import SampleSizes, Missing, Subject, subjects
+from bort.pictures import Picture, grid, picture, signal
 from bort.report._pictures import _coloured
 
 
@@ -31,7 +31,7 @@ class Explorer:
     def __init__(
         self, folders: list[Path], device: str = "cpu", data_root: Path | None = None, examples: int = 20
     ) -> None:
-        amount = Amount(measured=max(32, examples), evaluated=1, pairs=1)
+        amount = SampleSizes(measured=max(32, examples), evaluated=1, pairs=1)
         self.subjects = {s.name: s for s in subjects(folders, amount, device, data_root)}
         self._first = next(iter(self.subjects.values()))
         self.turn = Turn()

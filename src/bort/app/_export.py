@@ -15,8 +15,8 @@ from torch import Tensor
 
 from bort._environment import describe
 from bort.app._explorer import Explorer
-from bort.app._view import Seen, View
-from bort.report._images import Picture, enlarged, npy, png, signal
+from bort.app._page_state import Seen, View
+from bort.pictures import Picture, enlarged, npy, png, signal
 
 
 def data_url(image: Picture) -> str:

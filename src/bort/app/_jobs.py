@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-from bort.app._turn import Busy
+from bort.app._lock import Busy
 from bort.explain import Cancelled, Progress
 
 GONE: Final = 90.0

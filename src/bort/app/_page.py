@@ -10,8 +10,8 @@ from bort import __version__
 from bort._environment import describe
 from bort.app._explorer import Explorer
 from bort.app._export import Side, data_url, parts
-from bort.app._view import View
-from bort.report._images import enlarged
+from bort.app._page_state import View
+from bort.pictures import enlarged
 
 _TITLES = {
     "inside": "Inside: {image}",

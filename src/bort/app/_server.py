@@ -17,18 +17,18 @@ from starlette.middleware.gzip import GZipMiddleware
 
 from bort import __version__
 from bort.app import _answers as answers
-from bort.app._evidence import STEPS, Slow
+from bort.app._saliency import STEPS, Slow
 from bort.app._explorer import Explorer
 from bort.app._export import archive, data_url
-from bort.app._guard import Guard
+from bort.app._access import Guard
 from bort.app._jobs import Job, Jobs
-from bort.app._kept import Unknown
-from bort.app._mistakes import MISTAKES, TOO_LARGE, answer_mistakes
+from bort.app._cache import Unknown
+from bort.app._errors import MISTAKES, TOO_LARGE, answer_mistakes
 from bort.app._page import page
 from bort.app._parameters import Class, Drawn, Edits, Name, Part, Some, Start, Wanted, edits_of
 from bort.app._uploads import LARGEST_FILE
-from bort.app._view import AView
-from bort.report._images import png, signal
+from bort.app._page_state import AView
+from bort.pictures import png, signal
 
 _KINDS = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
 _ASSETS = ("index.html", "app.css", "app.js", "ask.js", "jobs.js", "parts.js", "state.js", "views.js")

@@ -6,7 +6,7 @@ import io
 import warnings
 from typing import TYPE_CHECKING, Final
 
-from bort.train._view import eight_bits
+from bort.data._view import eight_bits
 
 if TYPE_CHECKING:
     from PIL.Image import Image

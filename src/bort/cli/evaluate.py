@@ -63,13 +63,13 @@ def _evaluate(
 ) -> None:
     from bort import measure, train
     from bort._table import table
-    from bort.cli._folder import Written
+    from bort.cli._output import Written
     from bort.cli._progress import working
     from bort.cli.explain import chosen_methods, options_for
     from bort.measure._deletion import SCORES
     from bort.report._curves import curves as draw_curves
-    from bort.report._images import npy
-    from bort.report._style import to_png
+    from bort.pictures import npy
+    from bort.pictures import to_png
     from bort.report._subject import names
     from bort.train._examples import examples
 

@@ -70,12 +70,12 @@ def _explain(
     import torch
 
     from bort import explain, train
-    from bort.cli._folder import Written
+    from bort.cli._output import Written
     from bort.cli._progress import working
     from bort.explain._common import at_once
-    from bort.report._images import enlarged, npy, overlay, picture, png
+    from bort.pictures import enlarged, npy, overlay, picture, png
     from bort.train._examples import examples
-    from bort.train._view import view_of_run
+    from bort.data._view import view_of_run
 
     if not 0 <= strength <= 1:
         raise ValueError(f"--strength {strength}: must be from 0 (the image) to 1 (the map)")

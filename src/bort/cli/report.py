@@ -8,14 +8,14 @@ from typing import Annotated
 
 import tyro
 
-from bort._amount import Amount
+from bort._sample_sizes import SampleSizes
 
 
 def report(
     runs: tuple[Path, ...],
     /,
     out: Path = Path("report.html"),
-    amount: Annotated[Amount, tyro.conf.arg(name="")] = Amount(),  # noqa: B008
+    amount: Annotated[SampleSizes, tyro.conf.arg(name="")] = SampleSizes(),  # noqa: B008
     device: str = "cpu",
     data_root: Path | None = None,
 ) -> None:
@@ -49,7 +49,7 @@ def figures(
     /,
     runs: tuple[Path, ...] = (),
     out: Path = Path("figures"),
-    amount: Annotated[Amount, tyro.conf.arg(name="")] = Amount(),  # noqa: B008
+    amount: Annotated[SampleSizes, tyro.conf.arg(name="")] = SampleSizes(),  # noqa: B008
     device: str = "cpu",
     data_root: Path | None = None,
 ) -> None:
@@ -64,10 +64,10 @@ def figures(
         device: cpu, cuda, …
         data_root: where the data sets are; default: $BORT_DATA, or ~/.cache/bort.
     """
-    from bort._whole import write_whole
+    from bort._files import write_atomically
     from bort.cli._progress import working
     from bort.report import FIGURES, Missing, draw, resolve, subjects
-    from bort.report._style import to_png, to_svg
+    from bort.pictures import to_png, to_svg
 
     try:
         if not names:
@@ -82,8 +82,8 @@ def figures(
                 except Missing as reason:
                     print(f"{name} is left out: {reason}")
                     continue
-            write_whole(out / f"{name}.png", to_png(each.figure))
-            write_whole(out / f"{name}.svg", to_svg(each.figure))
+            write_atomically(out / f"{name}.png", to_png(each.figure))
+            write_atomically(out / f"{name}.svg", to_svg(each.figure))
             print(f"{out / name}.png and .svg ({each.paper}): {each.look}")
     except (ImportError, OSError, RuntimeError, ValueError) as error:
         sys.exit(f"bort figures: {error}")

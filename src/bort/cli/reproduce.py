@@ -70,11 +70,11 @@ def results(folder: Path = Path("results"), /, check: bool = False) -> None:
 
 
 def _write(folder: Path) -> None:
-    from bort._whole import write_whole
+    from bort._files import write_atomically
     from bort.reproduce import charts
     from bort.reproduce import results as text
 
-    write_whole(folder / "RESULTS.md", text(folder))
+    write_atomically(folder / "RESULTS.md", text(folder))
     try:
         drawn = charts(folder)
     except ImportError as error:

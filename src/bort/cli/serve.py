@@ -31,7 +31,7 @@ def serve(
         import uvicorn
 
         from bort.app._explorer import Explorer
-        from bort.app._guard import Guard
+        from bort.app._access import Guard
         from bort.app._listen import LOCAL, hosts, listen
         from bort.app._server import create
     except ImportError as error:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from bort.data._dataset import Dataset
-from bort.data._files import Published, check, obtain
+from bort.data._published import Published, check, obtain
 
 FOLDER = "cifar-10-batches-bin"
 ARCHIVE = Published(

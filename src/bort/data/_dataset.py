@@ -8,6 +8,8 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from bort.data._view import View
+
 
 @dataclass(frozen=True)
 class Dataset:
@@ -73,3 +75,21 @@ class Dataset:
         """Bytes to float32 with mean 0 and deviation 1 over the training images, unless they are left raw."""
         factor, shift = self._line
         return images * factor + shift
+
+    def view(self, image_size: int) -> View:
+        """How a network that was trained on these images sees any image."""
+        mean, std = (tuple(s.tolist()) for s in self.statistics())
+        return View(image_size, self.train_images.shape[1], mean, std, self.class_names)
+
+    def examples(self, count: int, view: View, *, skip_unreadable: bool = False) -> tuple[Tensor, Tensor]:
+        """Normalised test images (count, C, H, W) and labels, spread evenly over the test set so that every class has its
+        part. ``view`` and ``skip_unreadable`` are for data that is read from files: these images are in memory."""
+        chosen = spread(len(self.test_images), count)
+        return self.normalise(self.test_images[chosen]), self.test_labels[chosen]
+
+
+def spread(total: int, count: int) -> list[int]:
+    """``count`` positions, or all, spread evenly over ``total``."""
+    if count < 1:
+        raise ValueError(f"{count} images: must be 1 or more")
+    return [i * total // min(count, total) for i in range(min(count, total))]

@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from bort.data._dataset import spread
+from bort.data._view import View
+
 if TYPE_CHECKING:
     from PIL.Image import Image
 
@@ -50,6 +53,28 @@ class Folder:
                 return image.convert("RGB")
         except Exception as error:  # damaged files make decoders throw anything
             raise ValueError(f"{path} is not a readable image: {error}") from error
+
+    def view(self, image_size: int) -> View:
+        """How a network that was trained on these images sees any image."""
+        mean, std = (tuple(s.tolist()) for s in self.statistics())
+        return View(image_size, 3, mean, std, self.class_names)
+
+    def examples(self, count: int, view: View, *, skip_unreadable: bool = False) -> tuple[Tensor, Tensor]:
+        """Test images as the view shows them to a network, (count, C, H, W), and labels, spread evenly over the test set so
+        that every class has its part. An image that cannot be read is an error, or is left out."""
+        images, labels = [], []
+        for place in spread(len(self.test_files), count):
+            file, label = self.test_files[place]
+            try:
+                images.append(view(self.read(file)))
+            except ValueError:
+                if not skip_unreadable:
+                    raise
+                continue
+            labels.append(label)
+        if not images:
+            raise ValueError(f"not one of the {count} test images chosen in {self.root} can be read")
+        return torch.cat(images), torch.tensor(labels)
 
 
 def folder(name: str, root: Path) -> Folder:

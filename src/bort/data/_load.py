@@ -9,7 +9,7 @@ from typing import Literal, overload
 from bort.data._cifar10 import cifar10
 from bort.data._dataset import Dataset
 from bort.data._digits import mnist5k
-from bort.data._files import default_root
+from bort.data._published import default_root
 from bort.data._folder import Folder, folder
 from bort.data._mnist import mnist
 

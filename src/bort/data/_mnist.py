@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from bort.data._dataset import Dataset
-from bort.data._files import Published, obtain
+from bort.data._published import Published, obtain
 
 _URL = "https://ossci-datasets.s3.amazonaws.com/mnist/"
 FILES = {

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bort._modes import evaluating, outputs_of
+from bort._inspect import evaluating, outputs_of
 from bort.invert._backtrack import check_input
 from bort.invert._grid import grid_of
 from bort.invert._rules import Rules

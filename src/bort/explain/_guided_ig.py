@@ -14,7 +14,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from bort._modes import evaluating, outputs_of
+from bort._inspect import evaluating, outputs_of
 from bort.explain._common import Progress, Target, at_once, check_images, classes_of
 
 _CLOSE = 1e-9  # relative and absolute: when two distances count as equal

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from bort._modes import evaluating, outputs_of
+from bort._inspect import evaluating, outputs_of
 from bort.explain._common import Progress, Target, at_once, check_images, classes_of
 
 _WATCHED = 4  # steps in a pass on a CPU while somebody watches: small passes cost hardly more there, and take a while

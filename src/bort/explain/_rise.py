@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bort._modes import evaluating, outputs_of
+from bort._inspect import evaluating, outputs_of
 from bort.explain._common import Progress, Target, at_once, check_images, classes_of
 
 _CALLS = 40  # of progress or more: enough to see it move and to stop it

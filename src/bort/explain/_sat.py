@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from bort._modes import evaluating, outputs_of
+from bort._inspect import evaluating, outputs_of
 from bort.explain._common import Target, check_images, targets_of, top_layer
 from bort.invert._backtrack import Backtracker
 from bort.invert._decompose import decompose

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from bort._modes import evaluating, outputs_of
+from bort._inspect import evaluating, outputs_of
 from bort.invert._grid import find_layer
 from bort.invert._rules import RULES, Rule, Rules
 

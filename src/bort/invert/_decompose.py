@@ -7,13 +7,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from bort._modes import evaluating
-from bort._patches import layer_inputs
+from bort._inspect import evaluating
+from bort.layers import layer_inputs
 from bort.invert._backtrack import Backtracker, check_input
 from bort.invert._grid import Grid, find_layer, grid_of
 from bort.invert._rules import Rule
 from bort.invert._salient import joint_seed, salient, single_seeds
-from bort.optim._linear import linear_map
+from bort.layers import linear_map
 from bort.penalty import matrices
 
 

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from bort import penalty
-from bort._modes import evaluating
-from bort._patches import layer_inputs
+from bort._inspect import evaluating
+from bort.layers import layer_inputs
 from bort.invert._backtrack import check_input
-from bort.optim._linear import LinearMap, linear_maps
+from bort.layers import LinearMap, linear_maps
 
 
 class Use(NamedTuple):

@@ -6,22 +6,36 @@ from typing import Any
 
 from torch import nn
 
+from bort._import_path import import_object, is_import_path
 from bort.nets._acnn import ACNNBase, ACNNSmall
 from bort.nets._lenet import LeNet
 
 _NETS: dict[str, type[nn.Module]] = {"acnn-base": ACNNBase, "acnn-small": ACNNSmall, "lenet": LeNet}
 
 
-def create(name: str, **options: Any) -> nn.Module:
-    """The network called ``name``: "lenet", "acnn-small", "acnn-base", or "timm/<name>" for any network of timm.
+def names() -> list[str]:
+    """The networks of this package; "timm/<name>" and "package.module:function" name all others."""
+    return list(_NETS)
 
-    All take ``channels`` (of the image), ``classes`` and ``image_size``; the paper's own also ``width``, and timm's whatever
-    timm.create_model takes.
+
+def create(name: str, **options: Any) -> nn.Module:
+    """The network called ``name``: "lenet", "acnn-small", "acnn-base"; "timm/<name>" for any network of timm; or
+    "package.module:function" for any other, a function (or class) that takes the keywords below and returns a module.
+
+    All take ``channels`` (of the image), ``classes`` and ``image_size``, and options of their own: ``width`` for the paper's
+    ACNNs, whatever timm.create_model takes for timm's.
     """
     if name.startswith("timm/"):
         return _timm(name.removeprefix("timm/"), **options)
+    if is_import_path(name):
+        net = import_object(name)(**options)
+        if not isinstance(net, nn.Module):
+            raise ValueError(f"{name} returns a {type(net).__name__}, not a torch.nn.Module")
+        return net
     if name not in _NETS:
-        raise ValueError(f"no network is called {name!r}; there are {', '.join(_NETS)} and timm/<name>")
+        raise ValueError(
+            f"no network is called {name!r}; there are {', '.join(_NETS)}, timm/<name> and package.module:function"
+        )
     return _NETS[name](**options)
 
 

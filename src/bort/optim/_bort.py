@@ -22,11 +22,13 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from bort import penalty
-from bort.optim import _cuda, _dense, _settings
-from bort.optim._dense import Weight
-from bort.optim._layout import is_dtensor, whole
-from bort.optim._move import Turn, lend, move
-from bort.optim._precision import own_precision
+from bort.optim import _settings
+from bort.optim.kernels import _run as _cuda
+from bort.optim import _plain_torch as _dense
+from bort.optim._plain_torch import Weight
+from bort.optim.sharded._layout import is_dtensor, whole
+from bort.optim._apply import Turn, lend, move
+from bort._precision import own_precision
 
 
 class Bort(Optimizer):
@@ -183,7 +185,7 @@ class Bort(Optimizer):
 
     def _penalise_sharded(self, weights: list[Weight], turn: Turn) -> None:
         """DTensors: no rank has a whole matrix, see `_sharded`."""
-        from bort.optim import _sharded
+        from bort.optim.sharded import _dtensor as _sharded
 
         if torch.is_grad_enabled():
             raise RuntimeError(
@@ -200,7 +202,7 @@ class Bort(Optimizer):
 
     def _penalise_shared(self, weights: list[Weight], turn: Turn) -> None:
         """Whole weights, of which this rank computes its share; see `_share`."""
-        from bort.optim import _share
+        from bort.optim.sharded import _ddp as _share
 
         share = self._shares.setdefault(turn.index, _share.Share())
         if share.begin(weights):

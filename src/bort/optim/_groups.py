@@ -13,7 +13,7 @@ from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.parameter import is_lazy
 
 from bort._table import table
-from bort.optim._linear import linear_map
+from bort.layers import linear_map
 
 _HEAD = ("head.*",)
 _WRAPPERS = ("_orig_mod.", "module.")

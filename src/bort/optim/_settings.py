@@ -10,7 +10,8 @@ from typing import Any, Final, NoReturn
 import torch
 from torch import Tensor
 
-from bort.optim import _guard, _layout
+from bort.optim import _stability as _guard
+from bort.optim.sharded import _layout
 from bort.penalty import MODES
 
 SETTINGS: Final = ("constraint", "decoupled", "every", "scale", "mode", "precision", "shard")

@@ -10,7 +10,7 @@ from bort import explain
 from bort.measure import Evaluation
 from bort.measure._deletion import Score
 from bort.report._illustration import Illustration
-from bort.report._style import MUTED, colour, legend, panels, style
+from bort.pictures import MUTED, colour, legend, panels, style
 from bort.report._subject import Missing, Say, Subject
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from bort.report._illustration import Illustration
-from bort.report._style import MUTED, colour, legend, panels, style
+from bort.pictures import MUTED, colour, legend, panels, style
 from bort.report._subject import Missing, Subject, number
 
 if TYPE_CHECKING:

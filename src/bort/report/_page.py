@@ -10,11 +10,11 @@ from pathlib import Path
 
 from bort import __version__, explain
 from bort._environment import describe
-from bort._whole import write_whole
+from bort._files import write_atomically
 from bort.report import _tables
 from bort.report._figures import FIGURES, draw
 from bort.report._illustration import Illustration
-from bort.report._style import GRID, INK, MUTED, to_png, to_svg
+from bort.pictures import GRID, INK, MUTED, to_png, to_svg
 from bort.report._subject import Missing, Say, Subject
 
 _VARIABLES = {INK: "var(--ink)", MUTED: "var(--muted)", GRID: "var(--grid)"}
@@ -38,9 +38,9 @@ class Report:
         for each in self.illustrations:
             for ending, content in ((".png", to_png(each.figure)), (".svg", _alone(to_svg(each.figure)))):
                 path = folder / f"{each.name}{ending}"
-                write_whole(path, content)
+                write_atomically(path, content)
                 written.append(path)
-        write_whole(file, self.page)
+        write_atomically(file, self.page)
         return [file, *written]
 
 

@@ -13,8 +13,8 @@ from torch import Tensor
 from bort import explain, invert
 from bort.invert._similar import correlation
 from bort.report._illustration import Illustration
-from bort.report._images import Picture, overlay, picture, signal
-from bort.report._style import MUTED, panels, style
+from bort.pictures import Picture, overlay, picture, signal
+from bort.pictures import MUTED, panels, style
 from bort.report._subject import Missing, Say, Subject, number
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bort._whole import write_whole
-from bort.report._style import MUTED, colour, panels, style, to_png
+from bort._files import write_atomically
+from bort.pictures import MUTED, colour, panels, style, to_png
 from bort.reproduce import _result
 from bort.reproduce._cells import Results, accuracy
 
@@ -25,7 +25,7 @@ def write(folder: Path) -> list[Path]:
         figure = draw(found) if found else None
         if figure is not None:
             made.append(folder / table / f"{name}.png")
-            write_whole(made[-1], to_png(figure))
+            write_atomically(made[-1], to_png(figure))
     return made
 
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from bort._amount import Amount
-from bort._whole import write_whole
+from bort._sample_sizes import SampleSizes
+from bort._files import write_atomically
 from bort.reproduce._trained import Trained
 
 FIGURES = ("gram", "sigma", "ratio", "reconstruction", "saliency", "features", "clusters", "adversaries")
 """Of `bort figures`: those of the paper that are not in a table or a curve already."""
 
 
-def _pictures(trained: Trained, *, amount: Amount) -> dict[str, Any]:
+def _pictures(trained: Trained, *, amount: SampleSizes) -> dict[str, Any]:
     """Draws all of them; the metrics are what each one says."""
     from bort.report import Subject, draw
-    from bort.report._style import to_png
+    from bort.pictures import to_png
 
     assert trained.against is not None
     subjects = [
@@ -27,10 +27,10 @@ def _pictures(trained: Trained, *, amount: Amount) -> dict[str, Any]:
     found = []
     for name in FIGURES:
         each = draw(name, subjects)
-        write_whole(trained.pictures / f"{name}.png", to_png(each.figure))
+        write_atomically(trained.pictures / f"{name}.png", to_png(each.figure))
         found.append({"name": name, "title": each.title, "paper": each.paper, "look": each.look, "alt": each.alt})
     return {"pictures": found}
 
 
-pictures = partial(_pictures, amount=Amount(shown=8, measured=1000, evaluated=8, pairs=1000))
-pictures_quick = partial(_pictures, amount=Amount(shown=4, measured=20, evaluated=4, masks=50, pairs=20))
+pictures = partial(_pictures, amount=SampleSizes(shown=8, measured=1000, evaluated=8, pairs=1000))
+pictures_quick = partial(_pictures, amount=SampleSizes(shown=4, measured=20, evaluated=4, masks=50, pairs=20))

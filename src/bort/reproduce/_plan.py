@@ -13,7 +13,7 @@ from bort import train
 from bort.reproduce import _drawn, _measure, _result
 from bort.reproduce._trained import Trained
 from bort.train import NotFinite, Recipe, Run, Runtime
-from bort.train._recipe import Net
+from bort.train._schema import Net
 
 Measure = Callable[[Trained], dict[str, Any]]
 """What is trained -> metrics"""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bort import _environment
-from bort._whole import write_whole
+from bort._files import write_atomically
 from bort.train import Recipe
 
 
@@ -36,7 +36,7 @@ def write(file: Path, folder: Path, command: str, recipe: Recipe, spent: float, 
         "date": time.strftime("%Y-%m-%d"),
     }
     file.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(file, json.dumps(result, indent=1, ensure_ascii=False) + "\n")
+    write_atomically(file, json.dumps(result, indent=1, ensure_ascii=False) + "\n")
     return result
 
 

@@ -1,7 +1,7 @@
 """Recipes and the loop that runs them: the paper's tables, typed, and training that survives anything."""
 
 from bort.train import recipes
-from bort.train._faults import NotFinite
+from bort.train._nonfinite import NotFinite
 from bort.train._fit import fit
 from bort.train._run import Run, load
 from bort.train._runtime import Runtime

@@ -20,7 +20,7 @@ from typing import Any
 
 from torch import Tensor
 
-from bort.data._files import sha256
+from bort._files import sha256
 
 _TENSORS, _STATE, _MANIFEST = "tensors.safetensors", "state.json", "manifest.json"
 _WRITING = ".writing-"

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bort._spectrum import spectrum
-from bort.optim._layout import whole
-from bort.optim._linear import linear_maps
-from bort.optim._precision import own_precision
+from bort.layers import spectrum
+from bort.optim.sharded._layout import whole
+from bort.layers import linear_maps
+from bort._precision import own_precision
 from bort.train._feed import Feed
 from bort.train._world import World
 

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from bort.data import Dataset
-from bort.train._recipe import Recipe
-from bort.train._seeded import seed_of
+from bort.train._schema import Recipe
+from bort.train._rng import seed_of
 from bort.train._world import World
 
 _TEST_BATCH = {"cuda": 5000}  # elsewhere 1,000

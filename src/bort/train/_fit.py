@@ -14,19 +14,18 @@ import torch
 from bort.data import Dataset
 from bort.train import _checkpoint, _state, recipes
 from bort.train._evaluate import measure, test
-from bort.train._faults import check_weights, diagnose
+from bort.train._nonfinite import check_weights, diagnose
 from bort.train._feed import Batch, Feed, MemoryFeed
 from bort.train._folder_feed import FolderFeed
 from bort.train._history import TensorBoard
 from bort.train._optimizer import loss_for, optimizer_for, rate
-from bort.train._progress import Progress
-from bort.train._recipe import Recipe
-from bort.train._run import Folder, Run, build, claimed, load
+from bort.train._display import Progress
+from bort.train._schema import Recipe
+from bort.train._run import Run, RunFolder, build, claimed, data_of, load
 from bort.train._runtime import Runtime
-from bort.train._setup import can_capture, layout, wrapped
+from bort.train._wrap import can_capture, layout, wrapped
 from bort.train._signals import Interrupted, Request, watched
 from bort.train._step import CapturedStep, Step
-from bort.train._view import data_of, view_of
 from bort.train._world import World, join
 
 _AGREE_STEPS = 16  # with several processes: how often they ask each other whether to stop
@@ -62,7 +61,7 @@ def fit(
             with claimed(path, wanted, world.size, force=force) as folder:
                 _Training(wanted, how, world, folder, request, on_step, force=force).run()
         else:
-            _Training(wanted, how, world, Folder(path), request, on_step, force=force).run()
+            _Training(wanted, how, world, RunFolder(path), request, on_step, force=force).run()
     return load(path)
 
 
@@ -72,7 +71,7 @@ class _Training:
         recipe: Recipe,
         runtime: Runtime,
         world: World,
-        folder: Folder,
+        folder: RunFolder,
         request: Request,
         on_step: Callable[[int], None] | None,
         *,
@@ -119,7 +118,7 @@ class _Training:
                 "precision": precision,
                 "from_step": self.steps,
             }
-            view = view_of(recipe, data)
+            view = data.view(recipe.data.image_size)
             seen = {"mean": view.mean, "std": view.std, "class_names": view.class_names}
             folder.start(recipe, facts | {"data": {"name": data.name, "fingerprint": data.fingerprint, **seen}})
 

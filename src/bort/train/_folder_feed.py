@@ -18,10 +18,9 @@ from torch.utils.data import Dataset as TorchDataset
 
 from bort.data import Folder
 from bort.train._feed import Batch, check_batch, order, weight
-from bort.train._recipe import Recipe
+from bort.train._schema import Recipe
 from bort.train._runtime import Runtime
-from bort.train._seeded import seed_all, seeded
-from bort.train._view import view_of
+from bort.train._rng import seed_all, seeded
 from bort.train._world import World
 
 if TYPE_CHECKING:
@@ -53,7 +52,7 @@ class FolderFeed:
         # The last, smaller batch is left out, as everybody does on ImageNet; not where it is the only one.
         self.per_epoch = max(1, self._count // recipe.batch)
         self.skipped = 0
-        view = view_of(recipe, data)
+        view = data.view(recipe.data.image_size)
         views = _TrainingViews(recipe) if recipe.augment.crop_and_flip else view
         self._train = _Samples(data, data.train_files, recipe, views)
         self._test = _Samples(data, data.test_files, recipe, view)

@@ -8,7 +8,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from bort._whole import write_whole
+from bort._files import write_atomically
 
 
 class History:
@@ -35,7 +35,7 @@ class History:
         """The first ``count`` records, and only they stay."""
         records = self.read()[:count]
         if self._path.exists():
-            write_whole(self._path, "".join(json.dumps(record) + "\n" for record in records))
+            write_atomically(self._path, "".join(json.dumps(record) + "\n" for record in records))
         return records
 
     def add(self, record: dict[str, Any]) -> None:

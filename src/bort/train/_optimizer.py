@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from torch.optim import Optimizer
 
 from bort.optim import BortA, BortS, param_groups
-from bort.train._recipe import Optim, Recipe
+from bort.train._schema import Optim, Recipe
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 

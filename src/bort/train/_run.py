@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import os
 import time
@@ -12,13 +13,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from bort import _environment, nets
-from bort._whole import write_whole
+from bort.data import Dataset, Folder, View
+from bort.data import load as load_data
+from bort._files import write_atomically
 from bort.train import _checkpoint
 from bort.train._history import History
-from bort.train._recipe import Recipe, differences
+from bort.train._schema import Recipe, differences
 
 _RECIPE, _ENVIRONMENT, _HISTORY, _CHECKPOINTS, _LOCK = (
     "recipe.json",
@@ -41,6 +44,21 @@ class Run:
     """One record for each time it was started: versions, hardware, commit, data."""
     model: nn.Module
     """The network of the newest checkpoint, on the CPU, in eval mode."""
+
+    def view(self, data_root: Path | None = None) -> View:
+        """How the network sees an image: as it was written down when the run was started, else from its data."""
+        known = self.environment[-1].get("data", {}) if self.environment else {}
+        if {"mean", "std", "class_names"} <= known.keys():
+            size, channels = self.recipe.data.image_size, self.recipe.data.channels
+            return View(size, channels, tuple(known["mean"]), tuple(known["std"]), tuple(known["class_names"]))
+        return data_of(self.recipe, data_root).view(self.recipe.data.image_size)
+
+    def examples(self, count: int, data_root: Path | None = None) -> tuple[Tensor, Tensor]:
+        """Test images as the network was trained to see them, (count, C, H, W), and labels, spread evenly over the test
+        set."""
+        data = data_of(self.recipe, data_root)
+        view = data.view(self.recipe.data.image_size)
+        return data.examples(count, view, skip_unreadable=self.recipe.data.corrupt == "skip")
 
     @property
     def is_complete(self) -> bool:
@@ -69,6 +87,12 @@ def build(recipe: Recipe) -> nn.Module:
         raise ValueError(f"net.name={net.name!r} cannot be made with {options}: {error}") from error
 
 
+def data_of(recipe: Recipe, root: Path | None) -> Dataset | Folder:
+    """The recipe's data, to be normalised as it says."""
+    data = load_data(recipe.data.name, root)
+    return data if recipe.data.normalise or not isinstance(data, Dataset) else dataclasses.replace(data, raw=True)
+
+
 def load(out: str | os.PathLike[str]) -> Run:
     """The run in a folder, with the network of its newest good checkpoint."""
     path = Path(out)
@@ -91,7 +115,7 @@ def recipe_of(path: Path) -> Recipe:
     return Recipe.from_dict(_read_json(file))
 
 
-class Folder:
+class RunFolder:
     """The folder of a run that this process may write to."""
 
     def __init__(self, path: Path) -> None:
@@ -119,7 +143,7 @@ class Folder:
 
 
 @contextmanager
-def claimed(path: Path, recipe: Recipe, processes: int, *, force: bool) -> Iterator[Folder]:
+def claimed(path: Path, recipe: Recipe, processes: int, *, force: bool) -> Iterator[RunFolder]:
     """The folder, for this run alone. Refused: a folder of something else, one in use, another recipe or world size."""
     if path.exists() and not path.is_dir():
         raise ValueError(f"{path} is a file; a run needs a folder")
@@ -137,7 +161,7 @@ def claimed(path: Path, recipe: Recipe, processes: int, *, force: bool) -> Itera
             if (path / _RECIPE).exists():
                 _compare(path, recipe, processes, force=force)
                 _checkpoint.sweep(path / _CHECKPOINTS)
-            yield Folder(path)
+            yield RunFolder(path)
         finally:
             if not (path / _RECIPE).exists():  # it has not come to a start
                 for name in ours:
@@ -186,4 +210,4 @@ def _read_json(file: Path) -> Any:
 
 
 def _write_json(file: Path, value: Any) -> None:
-    write_whole(file, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+    write_atomically(file, json.dumps(value, indent=2, ensure_ascii=False) + "\n")

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from bort.optim._bort import Bort
-from bort.optim._layout import is_dtensor
+from bort.optim.sharded._layout import is_dtensor
 from bort.optim._settings import constrained
 from bort.train._feed import Batch, Feed
 from bort.train._optimizer import Loss

@@ -17,7 +17,7 @@ from __future__ import annotations
 import difflib
 from dataclasses import replace
 
-from bort.train._recipe import Augment, Data, Net, Optim, Paper, Recipe
+from bort.train._schema import Augment, Data, Net, Optim, Paper, Recipe
 
 __all__ = ["Augment", "Data", "Net", "Optim", "Paper", "Recipe", "get", "names"]
 

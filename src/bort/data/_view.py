@@ -1,0 +1,84 @@
+"""How a network sees an image, and how a person sees what the network was given."""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+
+@dataclass(frozen=True)
+class View:
+    """The image at its size, normalised: for testing, for explaining, and for training without augmentation.
+
+    Images are resized so that a crop of 7/8 has the size wanted, as on ImageNet; those that are no larger (Tiny ImageNet's,
+    digits) are left whole.
+    """
+
+    size: int
+    channels: int
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    class_names: tuple[str, ...] = ()
+
+    def __call__(self, image: Image) -> Tensor:
+        """(1, C, size, size). As timm's evaluation does it, to the bit, without its seconds of import."""
+        from PIL.Image import Resampling
+
+        image = to_eight_bits(image).convert("L" if self.channels == 1 else "RGB")
+        short = self.size if min(image.size) <= self.size else math.floor(self.size / 0.875)
+        factor = min(image.size)
+        width, height = (short if side == factor else int(short * side / factor) for side in image.size)
+        left, top = round((width - self.size) / 2), round((height - self.size) / 2)
+        resized = image.resize((width, height), Resampling.BILINEAR)
+        pixels = np.array(resized.crop((left, top, left + self.size, top + self.size)))
+        x = torch.from_numpy(pixels.reshape(self.size, self.size, self.channels)).permute(2, 0, 1).contiguous()
+        mean, std = (torch.tensor(values).view(-1, 1, 1) for values in (self.mean, self.std))
+        return ((x.float() / 255 - mean) / std)[None]
+
+    def read(self, file: str | os.PathLike[str]) -> Tensor:
+        """(1, C, size, size) of an image file."""
+        from PIL import Image as images
+        from PIL import ImageOps
+
+        path = Path(file)
+        if not path.is_file():
+            raise FileNotFoundError(f"there is no image {path}")
+        try:
+            with images.open(path) as image:
+                return self(ImageOps.exif_transpose(image))  # as a camera was held
+        except Exception as error:  # damaged files make decoders throw anything
+            raise ValueError(f"{path} is not a readable image: {error}") from error
+
+    def pixels(self, x: Tensor) -> Tensor:
+        """Normalised images (…, C, H, W) as a person sees them, in [0, 1]."""
+        mean, std = (torch.tensor(s, dtype=x.dtype, device=x.device).view(-1, 1, 1) for s in (self.mean, self.std))
+        return (x * std + mean).clamp(0, 1)
+
+    def name(self, label: int) -> str:
+        """What a class is called."""
+        return self.class_names[label] if label < len(self.class_names) else str(label)
+
+
+def to_eight_bits(image: Image) -> Image:
+    """Grey or colour of 8 bits: PIL would cut 16 bits off at 255 and show what transparent places hide; they are white."""
+    if image.mode.startswith("I") or image.mode == "F":
+        high: Any = image.getextrema()[1]
+        scale = 1 / 257 if high > 255 else 1.0 if high > 1 else 255.0
+        return image.convert("F").point(lambda value: value * scale).convert("L")
+    if image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info:
+        from PIL import Image as images
+
+        solid = image.convert("RGBA")
+        white = images.new("RGBA", solid.size, (255, 255, 255, 255))
+        return images.alpha_composite(white, solid).convert("RGB")
+    return image.convert("L" if image.mode in ("1", "L") else "RGB")

@@ -1,0 +1,166 @@
+r"""The layers of a model as matrices: which parameters are linear maps, what they are multiplied with, where they stand.
+
+Everything that looks at weights (param groups, the audit, a training's history, g) reads them through this file, so a
+convolution is the same matrix everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
+
+from bort import penalty
+from bort._precision import own_precision
+
+__all__ = ["LinearMap", "Spectrum", "layer_inputs", "linear_map", "linear_maps", "spectrum"]
+
+# q, k and v one after the other. (GPT-NeoX and BLOOM call theirs query_key_value and interleave them by head.)
+_QKV_NAMES = ("qkv", "Wqkv", "in_proj", "qkv_proj")
+
+# Up to this many rows or columns eigenvalues are computed exactly; beyond it, by this many Lanczos iterations.
+_EXACT_SIDE = 256
+_LANCZOS_ITERATIONS = 96
+
+
+@dataclass(frozen=True)
+class LinearMap:
+    """How a weight is read as a matrix, in the words of :func:`bort.penalty.matrices`, and the kind of layer."""
+
+    kind: str
+    blocks: int = 1
+    transposed: bool = False
+
+
+def linear_map(name: str, p: Tensor, module: nn.Module, *, split_qkv: bool = False) -> LinearMap | None:
+    """How parameter ``name`` of ``module`` is a linear map of the module's input; None if it is not known to be one."""
+    path = name.split(".")
+    if isinstance(module, nn.MultiheadAttention) and path[-1].endswith("proj_weight"):
+        if path[-1] != "in_proj_weight":
+            return LinearMap("attention in-projection")
+        return _fused("attention in-projection", split_qkv)
+    if path[-1] != "weight":
+        return None
+    if isinstance(module, nn.Linear):
+        fused = len(path) > 1 and path[-2] in _QKV_NAMES and p.shape[0] == 3 * p.shape[1]
+        return _fused("fused qkv", split_qkv) if fused else LinearMap("linear")
+    if isinstance(module, _ConvNd):
+        transposed = isinstance(module, _ConvTransposeNd)
+        kind = "transposed convolution" if transposed else "convolution"
+        if module.groups > 1:
+            grouping = "depthwise" if module.groups == module.in_channels else "grouped"
+            kind = f"{grouping} {kind}, {module.groups} blocks"
+        return LinearMap(kind, module.groups, transposed)
+    if type(module).__name__ == "Conv1D" and p.ndim == 2:  # the linear layer of Hugging Face's GPT-2 family
+        whole = ", not split: q, k and v are columns here" if split_qkv and path[-2:-1] == ["c_attn"] else ""
+        return LinearMap(f"linear, stored (in, out){whole}", transposed=True)
+    return None
+
+
+def linear_maps(model: nn.Module) -> Iterator[tuple[str, Tensor, nn.Module, LinearMap]]:
+    """Name, weight, module and reading of every known linear map. A weight that several modules share appears once per
+    module."""
+    for prefix, module in model.named_modules():
+        for name, p in module.named_parameters(prefix, recurse=False):
+            linear = linear_map(name, p, module)
+            if linear is not None and p.is_floating_point() and p.numel():
+                yield name, p, module, linear
+
+
+def _fused(kind: str, split: bool) -> LinearMap:
+    return LinearMap(f"{kind}, three blocks", 3) if split else LinearMap(f"{kind}, one matrix")
+
+
+def layer_inputs(module: nn.Module, x: Tensor, linear: LinearMap) -> Iterator[Tensor]:
+    """The vectors z that the layer's matrix is multiplied with (equ:reconstruction), as (blocks, in, samples), one image (or
+    one batch of rows) at a time.
+
+    A convolution sees its padded input in overlapping patches of in·k·k numbers; a transposed one, stored (in, out, …),
+    sees single pixels; a linear layer the last dimension.
+    """
+    if not isinstance(module, _ConvNd):
+        shared = x.reshape(-1, x.shape[-1]).T.unsqueeze(0)  # the blocks of a fused qkv all read the same vector
+        yield shared.expand(linear.blocks, -1, -1)
+        return
+    spatial = len(module.kernel_size)
+    for image in x if x.ndim == spatial + 2 else x.unsqueeze(0):
+        z = image if linear.transposed else _unfold(module, image)
+        yield z.reshape(linear.blocks, -1, z[0].numel() if linear.transposed else z.shape[-1])
+
+
+def _unfold(module: _ConvNd, image: Tensor) -> Tensor:
+    """(channels, …) to (channels·k·k, patches), for any number of spatial dimensions."""
+    padding = module._reversed_padding_repeated_twice
+    mode = "constant" if module.padding_mode == "zeros" else module.padding_mode
+    z = F.pad(image.unsqueeze(0), padding, mode=mode)[0] if any(padding) else image
+    spatial = len(module.kernel_size)
+    for axis, (k, stride, dilation) in enumerate(zip(module.kernel_size, module.stride, module.dilation, strict=True)):
+        z = z.unfold(1 + axis, (k - 1) * dilation + 1, stride)[..., ::dilation]
+    # now (channels, *positions, *kernel): bring the kernel next to the channels, as in the weight
+    order = [0, *range(1 + spatial, 1 + 2 * spatial), *range(1, 1 + spatial)]
+    positions = z.shape[1 : 1 + spatial].numel()
+    return z.permute(order).reshape(-1, positions)
+
+
+class Spectrum(NamedTuple):
+    residual: float
+    """:func:`bort.penalty.residual`: the root mean square of σ² − 1."""
+    smallest: float
+    largest: float
+    """Singular values."""
+
+
+@torch.no_grad()
+def spectrum(weight: Tensor, *, blocks: int = 1, transposed: bool = False) -> Spectrum:
+    """The residual and the range of singular values of all blocks of a weight, cheap enough for every epoch.
+
+    Up to 256 rows or columns the range is exact: eigenvalues of the smaller Gram matrix in float64. Beyond that (conv5 of
+    ACNN-Small has 4608 rows) it comes from a Lanczos iteration on the Gram matrix, whose Ritz values lie *inside* the true
+    range and reach its ends first; :func:`bort.audit` has the exact ones.
+    """
+    with own_precision("highest", weight.device):
+        w = penalty.matrices(weight.detach(), blocks=blocks, transposed=transposed)
+        is_small = min(w.shape[-2:]) <= _EXACT_SIDE
+        gram = penalty.defect(w.double() if is_small else w, 0.0, "full")
+        eye = torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device)
+        residual = penalty.distance(gram - eye).item()
+        values = _eigenvalues(gram.cpu()) if is_small else torch.stack([_ritz_values(each) for each in gram])
+    smallest, largest = values.clamp(min=0).sqrt().aminmax()
+    return Spectrum(residual, smallest.item(), largest.item())
+
+
+def _eigenvalues(gram: Tensor) -> Tensor:
+    """Of small matrices, on the CPU, which has finished before a GPU has started. By numpy: torch would use all cores for
+    it, and telling it not to (set_num_threads) changes how torch rounds from then on."""
+    import numpy as np
+
+    if not torch.isfinite(gram).all():
+        return gram.new_full(gram.shape[:-1], torch.nan)
+    return torch.from_numpy(np.linalg.eigvalsh(gram.numpy()))
+
+
+def _ritz_values(gram: Tensor) -> Tensor:
+    """The smallest and the largest eigenvalue of a symmetric matrix in a Krylov space of a fixed random vector.
+
+    Nothing is read back to the host before the end: on a GPU that would take longer than the products.
+    """
+    generator = torch.Generator().manual_seed(0)
+    size = gram.shape[0]
+    q = torch.randn(size, generator=generator, dtype=torch.float64).to(gram.device)
+    basis = gram.new_zeros(min(_LANCZOS_ITERATIONS, size), size, dtype=torch.float64)
+    basis[0] = q / q.norm()
+    least = 1e-7 * gram.abs().sum(dim=0).max()  # relative to a bound on the largest eigenvalue
+    for i in range(1, len(basis)):
+        q = (gram @ basis[i - 1].to(gram.dtype)).double()
+        for _ in range(2):  # twice: rounding brings back a part of what was projected out
+            q = q - basis[:i].mT @ (basis[:i] @ q)
+        norm = q.norm()
+        basis[i] = torch.where(norm > least, q / norm, 0.0)  # below it the space is invariant, and q only rounding
+    projected = (basis @ (gram.double() @ basis.mT)).cpu()
+    used = int(basis.any(dim=1).sum())
+    return _eigenvalues(projected[:used, :used])[[0, -1]]

@@ -1,0 +1,194 @@
+"""Tensors as pictures, and how figures look.
+
+Pictures: images, signals, saliency maps and groups of signals as arrays of bytes, and those as PNG. Figures: few lines, direct
+labels, colours that everybody can tell apart, on light and on dark paper.
+"""
+
+from __future__ import annotations
+
+import colorsys
+import io
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = [
+    "GRID", "INK", "MUTED", "Picture", "colour", "coloured_groups", "enlarged", "grid", "heat", "legend", "npy", "overlay",
+    "panels", "picture", "png", "signal", "style", "to_png", "to_svg",
+]
+
+Picture = NDArray[np.uint8]
+"""(H, W, 3)"""
+HEAT = "inferno"
+"""Dark to bright in even steps, also in grey and for the colour-blind."""
+
+
+def picture(pixels: Tensor) -> Picture:
+    """An image (C, H, W) in [0, 1], grey or in colour."""
+    values = pixels.detach().cpu().float().clamp(0, 1).expand(3, *pixels.shape[1:])
+    return (values * 255).round().byte().permute(1, 2, 0).numpy()
+
+
+def signal(values: Tensor) -> Picture:
+    """What came back from a layer, (C, H, W): its own range from dark to bright, the outermost hundredth cut off. A signal
+    has no scale of its own."""
+    flat = values.detach().cpu().float()
+    low, high = _range(flat)
+    return picture((flat - low) / (high - low))
+
+
+def heat(saliency: Tensor) -> Picture:
+    """A map (H, W) in colours, from its 1st to its 99th percentile: the order of the values is what counts."""
+    import matplotlib
+
+    flat = saliency.detach().cpu().float()
+    low, high = _range(flat)
+    colours = matplotlib.colormaps[HEAT](((flat - low) / (high - low)).clamp(0, 1).numpy(), bytes=True)
+    return np.ascontiguousarray(colours[..., :3])
+
+
+def overlay(pixels: Tensor, saliency: Tensor, strength: float = 0.6) -> Picture:
+    """The map over the image in grey."""
+    if not 0 <= strength <= 1:
+        raise ValueError(f"strength={strength}: must be from 0 (the image) to 1 (the map)")
+    grey = picture(pixels.mean(dim=0, keepdim=True)).astype(np.float32)
+    mixed = (1 - strength) * grey + strength * heat(saliency).astype(np.float32)
+    return mixed.round().astype(np.uint8)
+
+
+def _range(values: Tensor) -> tuple[float, float]:
+    low, high = (values.flatten().quantile(part).item() for part in (0.01, 0.99))
+    if high <= low:  # sparse maps: more than 99 of 100 values are one
+        low, high = values.min().item(), values.max().item()
+    return low, high if high > low else low + 1
+
+
+def enlarged(image: Picture, side: int = 224) -> Picture:
+    """At least that large, each pixel a whole number of pixels: small images stay sharp."""
+    factor = math.ceil(side / max(image.shape[:2]))
+    return image.repeat(factor, axis=0).repeat(factor, axis=1)
+
+
+def png(image: Picture) -> bytes:
+    from PIL import Image
+
+    buffer = io.BytesIO()
+    Image.fromarray(image).save(buffer, "PNG", optimize=True)
+    return buffer.getvalue()
+
+
+def npy(values: Tensor) -> bytes:
+    buffer = io.BytesIO()
+    np.save(buffer, values.detach().cpu().numpy(), allow_pickle=False)
+    return buffer.getvalue()
+
+
+def grid(images: list[list[Picture]], gap: int = 2, colour: int = 255) -> Picture:
+    """Rows of pictures of one size as one picture."""
+    height, width = images[0][0].shape[:2]
+    rows, columns = len(images), max(map(len, images))
+    canvas = np.full((rows * (height + gap) - gap, columns * (width + gap) - gap, 3), colour, dtype=np.uint8)
+    for r, row in enumerate(images):
+        for c, each in enumerate(row):
+            canvas[r * (height + gap) :, c * (width + gap) :][:height, :width] = each
+    return canvas
+
+
+def coloured_groups(signals: Tensor, groups: Tensor, count: int) -> Picture:
+    """Signals (k, C, H, W), each in one of ``count`` groups (k,), as one picture: every group has a colour, and each place
+    shows the colours of the groups whose signals are strong there."""
+    strength = signals.abs().sum(dim=1).cpu()
+    strength = strength / strength.amax(dim=(1, 2), keepdim=True).clamp(min=1e-12)
+    canvas = torch.zeros(*strength.shape[1:], 3)
+    for group in range(count):
+        members = strength[groups.cpu() == group]
+        if len(members):
+            hue = torch.tensor(colorsys.hsv_to_rgb(group / count, 0.75, 1.0))
+            canvas += members.mean(dim=0)[..., None] * hue
+    top = canvas.quantile(0.99).item() or 1.0
+    return ((canvas / top).clamp(0, 1) * 255).round().byte().numpy().astype(np.uint8)
+
+
+INK, MUTED, GRID = "#24292f", "#6b7280", "#d5dae0"
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#b07800", "#3a8fc4")  # Okabe and Ito's, the last two darker
+INCH = 96.0
+
+_SETTINGS: Any = {
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans"],
+    "font.size": 9,
+    "axes.titlesize": 10,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "axes.edgecolor": MUTED,
+    "axes.labelcolor": MUTED,
+    "axes.titlecolor": INK,
+    "text.color": INK,
+    "xtick.color": MUTED,
+    "ytick.color": MUTED,
+    "grid.color": GRID,
+    "grid.linewidth": 0.6,
+    "lines.linewidth": 1.8,
+    "legend.frameon": False,
+    "text.parse_math": False,  # names are names, whatever dollars are in them
+    "svg.fonttype": "none",  # text stays text: it can be found, and it follows the page's colours
+    "svg.hashsalt": "bort",  # the same figure is the same file
+}
+
+
+@contextmanager
+def style() -> Iterator[None]:
+    try:
+        import matplotlib
+    except ImportError:
+        raise ImportError('figures need matplotlib: pip install "bort[explain]"') from None
+    with matplotlib.rc_context(_SETTINGS):
+        yield
+
+
+def panels(rows: int, columns: int, width: float, height: float) -> tuple[Figure, list[list[Axes]]]:
+    """A figure of so many panels, each so many pixels large. Inside `style`."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(columns * width / INCH, rows * height / INCH), dpi=INCH, layout="constrained")
+    found = figure.subplots(rows, columns, squeeze=False)
+    return figure, [list(row) for row in found]
+
+
+def legend(name: str) -> str:
+    """A name for a legend: matplotlib leaves out those that begin with an underscore."""
+    return f"\u200b{name}" if name.startswith("_") else name
+
+
+def colour(number: int) -> str:
+    return COLOURS[number % len(COLOURS)]
+
+
+def to_svg(figure: Figure) -> str:
+    """On no background, without the declarations that a file of its own has."""
+    buffer = io.StringIO()
+    with style():
+        figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+    text = buffer.getvalue()
+    return text[text.index("<svg") :]
+
+
+def to_png(figure: Figure) -> bytes:
+    buffer = io.BytesIO()
+    with style():
+        figure.savefig(buffer, format="png", dpi=2 * INCH, facecolor="white", metadata={"Software": None})
+    return buffer.getvalue()

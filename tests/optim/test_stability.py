@@ -1,0 +1,184 @@
+"""The guard: nothing diverges, and nothing stable is touched."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bort import BortA, BortS, bortify
+from bort.optim import _stability as _guard
+
+
+def descend(optimizer_class, weight, steps, lr=1.0, **options):
+    """The weight after some steps of penalty alone: the loss has no gradient."""
+    p = torch.nn.Parameter(weight.clone())
+    optimizer = optimizer_class([p], lr=lr, **options)
+    for _ in range(steps):
+        p.grad = torch.zeros_like(p)
+        optimizer.step()
+    return p.detach()
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:param group 0")  # lr·λ/(1 − momentum) is exactly 1
+@pytest.mark.parametrize(("momentum", "steps"), [(0.0, 100), (0.9, 250)])
+def test_a_normal_embedding_comes_to_the_constraint(momentum, steps):
+    """N(0, 1) of 4096×768 has σ up to 92; the plain step diverges from σ² > 1 + 2/0.1."""
+    torch.manual_seed(0)
+    w = descend(BortS, torch.randn(4096, 768), steps, lr=1.0, constraint=0.1, momentum=momentum)
+    sigma = torch.linalg.svdvals(w.double())
+    assert sigma.min() > 0.95
+    assert sigma.max() < 1.05
+
+
+@pytest.mark.filterwarnings("ignore:param group 0")
+@given(
+    st.integers(1, 9),
+    st.integers(1, 9),
+    st.floats(-3, 6),
+    st.floats(-4, 3),
+    st.sampled_from([0.0, 0.5, 0.9]),
+    st.booleans(),
+    st.sampled_from([1, 3]),
+    st.sampled_from(["full", "rows", "columns"]),
+    st.sampled_from([1.0, 4.0]),
+)
+@settings(max_examples=60)
+def test_no_init_and_no_rate_diverges(m, n, size, rate, momentum, nesterov, every, mode, scale):
+    torch.manual_seed(0)
+    start = torch.randn(m, n, dtype=torch.float64) * 10.0**size
+    options = {
+        "momentum": momentum,
+        "nesterov": nesterov and momentum > 0,
+        "every": every,
+        "mode": mode,
+        "scale": scale,
+    }
+    w = descend(BortS, start, 60, constraint=10.0**rate, **options)
+    assert torch.isfinite(w).all()
+    # bounded by where it came from, and by a few times its target when it came from below
+    limit = max(start.norm(), (max(m, n) * scale) ** 0.5)
+    assert w.norm() <= 4 * limit
+
+
+@pytest.mark.filterwarnings("ignore:param group 0")
+@given(st.sampled_from(["l1-full", "l1-rows", "l1-columns"]), st.floats(-2, 2))
+@settings(max_examples=20)
+def test_sign_modes_stay_bounded(mode, rate):
+    torch.manual_seed(0)
+    start = 10 * torch.randn(8, 6, dtype=torch.float64)
+    w = descend(BortA, start, 60, constraint=10.0**rate, mode=mode, weight_decay=0.0)
+    assert torch.isfinite(w).all()
+    assert w.norm() <= 4 * start.norm()
+
+
+@given(st.integers(1, 40), st.integers(1, 40), st.floats(0.001, 0.999), st.floats(0.05, 0.999), st.integers(0, 99))
+@settings(max_examples=80)
+def test_a_stable_step_is_untouched_to_the_bit(m, n, a, fraction, seed):
+    """Largest σ² anywhere below its limit s + 2/a: the factor is exactly one, also where ‖D‖_F says nothing."""
+    torch.manual_seed(seed)
+    u, sigma, vt = torch.linalg.svd(torch.randn(m, n, dtype=torch.float64), full_matrices=False)
+    w = u @ (sigma / sigma.max() * (fraction * (1 + 2 / a)) ** 0.5).diag() @ vt
+    d = w.T @ w - torch.eye(n, dtype=w.dtype) if m >= n else w @ w.T - torch.eye(m, dtype=w.dtype)
+    factor = _guard.damping(d.unsqueeze(0), a, 1.0)
+    assert factor is None or torch.equal(factor, torch.ones_like(factor))
+
+
+def test_the_plain_step_is_what_is_left():
+    """Guarded and unguarded, bit for bit, near the limit where the cheap bound ‖D‖_F does not decide."""
+    torch.manual_seed(0)
+    w = torch.randn(64, 48) * 0.25
+    d = w.T @ w - torch.eye(48)
+    a = 1.9 / torch.linalg.matrix_norm(d, 2).item()
+    assert a * torch.linalg.vector_norm(d) > 2
+    factor = _guard.damping(d.unsqueeze(0), a, 1.0)
+    assert factor is not None
+    assert torch.equal(d * factor[0], d)
+    assert not torch.equal(d, d * _guard.damping(d.unsqueeze(0), a * 1.2, 1.0)[0])
+
+
+@given(st.integers(2, 60), st.integers(0, 99))
+def test_the_estimate_is_below_the_norm_and_near_it(k, seed):
+    torch.manual_seed(seed)
+    d = torch.randn(3, k, k, dtype=torch.float64)
+    d = d + d.mT
+    exact = torch.linalg.matrix_norm(d, 2)
+    estimate = _guard.spectral_norm(d).flatten()
+    assert (estimate <= exact * (1 + 1e-12)).all()
+    assert (estimate >= 0.6 * exact).all()
+
+
+@pytest.mark.parametrize("nesterov", [False, True])
+def test_the_limit_with_momentum_is_on_the_safe_side(nesterov):
+    """σ alone, in plain Python: from rest, everything up to a·(σ² − s) = 2/(1 + 1.6μ) comes down."""
+    for momentum in (0.01, 0.1, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.99):
+        limit = _guard.limits(momentum, nesterov=nesterov).step
+        for fraction in (0.5, 0.8, 0.9, 0.97, 1.0):
+            a, velocity = 0.01, 0.0
+            sigma = start = (1 + fraction * limit / a) ** 0.5
+            for _ in range(2000):
+                force = a * (sigma**3 - sigma)
+                velocity = momentum * velocity + force
+                sigma -= force + momentum * velocity if nesterov else velocity
+                assert abs(sigma) < 2 * start, (momentum, fraction)
+
+
+@pytest.mark.filterwarnings("ignore:Detected call of `lr_scheduler")
+@pytest.mark.parametrize("warmup", [1, 10, 100])
+def test_a_warm_up_does_not_release_what_momentum_has_stored(warmup):
+    """At lr ≈ 0 the penalty enters the momentum at full length; the guard judges it by the lr that is to come."""
+    torch.manual_seed(0)
+    p = torch.nn.Parameter(torch.randn(500, 64))
+    start = p.norm().item()
+    optimizer = BortS([p], lr=0.1, momentum=0.9, constraint=0.1)
+    scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1.0, step / warmup))
+    for _ in range(200):
+        p.grad = torch.zeros_like(p)
+        optimizer.step()
+        scheduler.step()
+        assert p.norm().item() <= 1.5 * start
+
+
+@pytest.mark.parametrize(("momentum", "every"), [(0.9, 4), (0.95, 10), (0.99, 10)])
+def test_momentum_carries_a_kth_step_penalty_on(momentum, every):
+    torch.manual_seed(0)
+    start = 3 * torch.randn(20, 10, dtype=torch.float64)
+    p = torch.nn.Parameter(start.clone())
+    optimizer = BortS([p], lr=0.1, momentum=momentum, every=every, constraint=5e-3)
+    for _ in range(300):
+        p.grad = torch.zeros_like(p)
+        optimizer.step()
+        assert torch.linalg.matrix_norm(p.detach(), 2) <= 1.5 * torch.linalg.matrix_norm(start, 2)
+
+
+@pytest.mark.filterwarnings("ignore:param group 0")
+@pytest.mark.parametrize("mode", ["full", "rows"])
+@pytest.mark.parametrize("shape", [(10, 40), (40, 10)])
+def test_an_adaptive_target_stays_bounded(mode, shape):
+    torch.manual_seed(0)
+    for size in (0.1, 10.0, 663.0):
+        start = size * torch.randn(*shape)
+        w = descend(BortS, start, 300, constraint=1e-3, mode=mode, scale="adaptive")
+        assert w.norm() <= 1.1 * start.norm()
+
+
+@pytest.mark.parametrize("size", [1e6, 1e12, 1e16])
+def test_huge_weights_do_not_overflow(size):
+    torch.manual_seed(0)
+    start = size * torch.randn(30, 20)
+    w = descend(BortS, start, 5, constraint=0.1)
+    assert torch.isfinite(w).all()
+    assert w.norm() < start.norm()
+
+
+def test_half_precision_weights_do_not_overflow():
+    torch.manual_seed(0)
+    w = descend(BortS, torch.randn(5000, 32).half(), 5, lr=1e-5, decoupled=True)  # WWᵀW is 70 times the largest half
+    assert torch.isfinite(w).all()
+
+
+def test_other_optimizers_are_guarded_too():
+    torch.manual_seed(0)
+    for base in (torch.optim.Adam, torch.optim.RMSprop, torch.optim.Adagrad):
+        w = descend(bortify(base), 50 * torch.randn(20, 10), 200, lr=1.0, constraint=0.1)
+        assert (torch.linalg.svdvals(w) - 1).abs().max() < 0.05
