@@ -230,6 +230,14 @@ class Bort(Optimizer):
                 kept = self._residuals[index] = torch.full((count,), torch.nan, device=device)
         return kept
 
+    def constrained(self) -> list[tuple[str, Tensor]]:
+        """Names and weights that have a constraint, of all groups; names as in :meth:`residuals`."""
+        return [
+            (name if "param_names" in group else f"{index}.{name}", p)
+            for index, group in enumerate(self.param_groups)
+            for name, p in _settings.constrained(group)
+        ]
+
     @torch.no_grad()
     def residuals(self) -> dict[str, float]:
         """Each constrained weight's distance to its constraint (:func:`bort.penalty.residual`), for logging.
