@@ -1,10 +1,34 @@
-"""What a person looks at: pictures, figures and pages out of runs."""
+"""What a person looks at: figures, tables and pages about networks."""
 
 from bort._sample_sizes import SampleSizes
+from bort.report._curves import curves
 from bort.report._figures import FIGURES, draw, resolve
 from bort.report._illustration import Illustration
-from bort.report._page import Report
-from bort.report._page import report as make
-from bort.report._subject import Missing, Subject, subjects
+from bort.report._measured import Measured
+from bort.report._page import Report, make
+from bort.subject import Missing
 
-__all__ = ["FIGURES", "SampleSizes", "Illustration", "Missing", "Report", "Subject", "draw", "make", "resolve", "subjects"]
+__all__ = [
+    "FIGURES",
+    "Illustration",
+    "Measured",
+    "Missing",
+    "Report",
+    "SampleSizes",
+    "curves",
+    "draw",
+    "make",
+    "resolve",
+]
+
+_MOVED = {
+    "Amount": "bort.report.SampleSizes",
+    "Subject": "bort.subject.Subject",
+    "subjects": "bort.subject.resolve_all(folders)",
+}
+
+
+def __getattr__(name: str) -> None:
+    if name in _MOVED:  # an ImportError: of an AttributeError `from bort.report import …` would not show the message
+        raise ImportError(f"bort.report.{name} of version 0.1.0 is now {_MOVED[name]}", name=__name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

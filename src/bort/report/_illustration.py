@@ -12,11 +12,12 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Illustration:
     name: str
-    """Of its files and its anchor."""
+    """Of its files, and its anchor on the page."""
     title: str
     paper: str
-    """The figure of the paper that it is, or the section that it belongs to."""
+    """The figure or table of the paper that it repeats, or the section that it belongs to."""
     look: str
-    """What to look for, with these runs' own numbers."""
+    """What to look for, with these subjects' own numbers."""
     alt: str
+    """What the figure shows, for those who do not see it."""
     figure: Figure

@@ -1,4 +1,4 @@
-"""A subject with what is measured of it: computed when it is first asked for, and used in many figures."""
+"""A subject with what is measured of it: computed when it is first asked for, and shared by all figures and tables."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import math
 from collections.abc import Callable, Sequence
 from functools import cached_property
 
+import torch
 from torch import Tensor
 
 from bort import explain, invert, measure
+from bort._inspect import classes_of
 from bort._sample_sizes import SampleSizes
 from bort.data import View
 from bort.subject import Missing, Subject
@@ -20,8 +22,8 @@ Say = Callable[[str, int, int], None]
 class Measured:
     """Everything that a report says of one subject, each thing computed once."""
 
-    def __init__(self, subject: Subject, sizes: SampleSizes) -> None:
-        self.subject, self.sizes = subject, sizes
+    def __init__(self, subject: Subject, sizes: SampleSizes | None = None) -> None:
+        self.subject, self.sizes = subject, sizes or SampleSizes()
         self.name, self.model = subject.name, subject.model
         self._evaluations: dict[str, measure.Evaluation] = {}
 
@@ -32,16 +34,28 @@ class Measured:
         return self.subject.view
 
     @cached_property
-    def _test(self) -> tuple[Tensor, Tensor]:
-        """Enough test images for everything."""
+    def _test_images(self) -> tuple[Tensor, Tensor]:
+        """Enough for everything, in an order in which any first few are of different classes."""
         sizes = self.sizes
-        return self.subject.test_images(max(sizes.measured, sizes.evaluated, sizes.pairs, sizes.shown))
+        count = max(sizes.measured, sizes.evaluated, sizes.pairs, sizes.shown)
+        images, labels = self.subject.test_images(count)
+        order = _classes_in_turn(labels)
+        return images[order.to(images.device)], labels[order]
 
     def images(self, count: int) -> Tensor:
-        return self._test[0][:count]
+        """The first test images, (N, C, H, W), as the network sees them."""
+        return self._test_images[0][:count]
 
     def labels(self, count: int) -> Tensor:
-        return self._test[1][:count]
+        return self._test_images[1][:count]
+
+    def pixels(self, count: int) -> Tensor:
+        """The first test images as a person sees them, in [0, 1]."""
+        return self.view.pixels(self.images(count))
+
+    def predictions(self, count: int) -> Tensor:
+        """(N,): the classes that the network predicts for the first test images."""
+        return classes_of(self.model, self.images(count), None)
 
     @cached_property
     def layer(self) -> str:
@@ -58,7 +72,7 @@ class Measured:
 
     @property
     def features(self) -> int:
-        """How many of them are followed: as many as asked for, or all of a narrower layer."""
+        """How many of the channels are followed: as many as asked for, or all of a narrower layer."""
         return min(self.sizes.features, self.channels)
 
     @cached_property
@@ -72,7 +86,7 @@ class Measured:
 
     @property
     def mean_ratio(self) -> float | None:
-        """Over the layers: the part of its input that a layer loses. None without test images."""
+        """Mean reconstruction ratio over the layers: the part of its input that a layer loses. None without test images."""
         ratios = [layer.ratio for layer in self.audit if layer.ratio is not None and math.isfinite(layer.ratio)]
         return sum(ratios) / len(ratios) if ratios else None
 
@@ -81,18 +95,37 @@ class Measured:
         return measure.gram(self.model, smaller=True)
 
     def evaluate(self, methods: Sequence[str], say: Say | None = None) -> dict[str, measure.Evaluation]:
-        """Maps, deletion and insertion of these methods, in their order; each method is computed once."""
+        """Maps, deletion and insertion of these methods, in their order. Each method is computed once, whichever others it is
+        asked for with."""
         wanted = [name for name in methods if name not in self._evaluations]
         if wanted:
-            options: dict[str, dict[str, object]] = {
-                "rise": {"masks": self.sizes.masks},
-                "sat": {"k": self.features},
-            }
+            options: dict[str, dict[str, object]] = {}
+            if "rise" in wanted:
+                options["rise"] = {"masks": self.sizes.masks}
+            if "sat" in wanted:
+                options["sat"] = {"k": self.features}
             self._evaluations |= measure.evaluate(
                 self.model,
                 self.images(self.sizes.evaluated),
                 wanted,
-                options={name: options[name] for name in wanted if name in options},
+                options=options,
                 progress=None if say is None else lambda what, done, total: say(f"{self.name}: {what}", done, total),
             )
         return {name: self._evaluations[name] for name in methods}
+
+
+def measured(subjects: Sequence[Subject | Measured], sizes: SampleSizes | None = None) -> list[Measured]:
+    """Subjects to be measured; those that are Measured already keep what has been computed, and their own sizes."""
+    return [each if isinstance(each, Measured) else Measured(each, sizes) for each in subjects]
+
+
+def _classes_in_turn(labels: Tensor) -> Tensor:
+    """(N,): an order that goes round the classes, the images of a class in random but fixed order."""
+    shuffled = torch.randperm(len(labels), generator=torch.Generator().manual_seed(0)).tolist()
+    seen: dict[int, int] = {}
+    turns = []  # (how many of its class come before it, class, index)
+    for index in shuffled:
+        label = int(labels[index])
+        turns.append((seen.get(label, 0), label, index))
+        seen[label] = seen.get(label, 0) + 1
+    return torch.tensor([index for _, _, index in sorted(turns)])

@@ -1,8 +1,9 @@
-"""One self-contained page out of runs, and the same figures as PNG and SVG beside it."""
+"""One self-contained page about subjects, and the same figures as PNG and SVG beside it."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from importlib.resources import files
@@ -11,11 +12,14 @@ from pathlib import Path
 from bort import __version__, explain
 from bort._environment import describe
 from bort._files import write_atomically
+from bort._sample_sizes import SampleSizes
+from bort.measure import COLUMNS
+from bort.pictures import GRID, INK, MUTED, to_png, to_svg
 from bort.report import _tables
 from bort.report._figures import FIGURES, draw
 from bort.report._illustration import Illustration
-from bort.pictures import GRID, INK, MUTED, to_png, to_svg
-from bort.report._subject import Missing, Say, Subject
+from bort.report._measured import Measured, Say, measured
+from bort.subject import Missing, Subject
 
 _VARIABLES = {INK: "var(--ink)", MUTED: "var(--muted)", GRID: "var(--grid)"}
 
@@ -25,58 +29,60 @@ class Report:
     page: str
     illustrations: list[Illustration]
     missing: dict[str, str]
-    """Figures that make no sense for these runs, and why."""
+    """Figures that make no sense for these subjects, and why."""
 
     def write(self, file: Path) -> list[Path]:
         """The page, and NAME-figures/ beside it; whole files only."""
         folder = file.with_name(f"{file.stem}-figures")
         folder.mkdir(parents=True, exist_ok=True)
-        for old in FIGURES:  # of an earlier report: not what this page shows
+        for name in FIGURES:  # an earlier report may have had figures that this one does not have
             for ending in (".png", ".svg"):
-                (folder / f"{old}{ending}").unlink(missing_ok=True)
+                (folder / f"{name}{ending}").unlink(missing_ok=True)
         written = []
-        for each in self.illustrations:
-            for ending, content in ((".png", to_png(each.figure)), (".svg", _alone(to_svg(each.figure)))):
-                path = folder / f"{each.name}{ending}"
+        for illustration in self.illustrations:
+            svg = '<?xml version="1.0" encoding="utf-8"?>\n' + to_svg(illustration.figure)
+            for ending, content in ((".png", to_png(illustration.figure)), (".svg", svg)):
+                path = folder / f"{illustration.name}{ending}"
                 write_atomically(path, content)
                 written.append(path)
         write_atomically(file, self.page)
         return [file, *written]
 
 
-def report(subjects: list[Subject], say: Say | None = None) -> Report:
-    """Everything about some runs that makes sense for them."""
+def make(
+    subjects: Sequence[Subject | Measured], sizes: SampleSizes | None = None, say: Say | None = None
+) -> Report:
+    """Everything about these subjects that makes sense for them; what does not is listed as left out.
+
+    Args:
+        subjects: networks that see the same images, see :func:`bort.subject.resolve_all`.
+        sizes: how many images, features and masks are looked at.
+        say: called with (what, done, total) as the work goes on.
+    """
+    if not subjects:
+        raise ValueError("a report needs a subject: name the folder of a run")
+    prepared = measured(subjects, sizes)
     illustrations, missing = [], {}
     for number, name in enumerate(FIGURES):
         if say is not None:
             say("report", number, len(FIGURES))
         try:
-            illustrations.append(draw(name, subjects, say))
+            illustrations.append(draw(name, prepared, say=say))
         except Missing as reason:
             missing[name] = str(reason)
     if say is not None:
         say("report", len(FIGURES), len(FIGURES))
-    return Report(_page(subjects, illustrations, missing), illustrations, missing)
+    return Report(_page(prepared, illustrations, missing), illustrations, missing)
 
 
-def _page(subjects: list[Subject], illustrations: list[Illustration], missing: dict[str, str]) -> str:
+def _page(subjects: list[Measured], illustrations: list[Illustration], missing: dict[str, str]) -> str:
     title = "Inside " + " and ".join(s.name for s in subjects)
-    recipe = subjects[0].run.recipe
-    sections = [
-        ("how", "What was trained and how", _section("how", "What was trained and how", "", _tables.how(subjects)))
-    ]
-    audit = ("audit", "The audit", _audit(subjects))
-    for number, each in enumerate(illustrations):
-        if each.name != "training" and audit not in sections:
-            sections.append(audit)
-        extra = ""
-        if each.name == "deletion":
-            extra = _tables.deletion(subjects, explain.names())
-        body = f"<figure>{_inline(each, number)}</figure>{extra}"
-        sections.append((each.name, each.title, _section(each.name, each.title, each.paper, body, each.look)))
-    facts = describe(recipe.seed)
-    torch = facts["versions"]["torch"]
-    where = f"bort {__version__}, commit {facts['commit']}, {facts['hardware']}, torch {torch}, {facts['date']}"
+    environment = describe(0)
+    made_by = (
+        f"bort {__version__}, commit {environment['commit']}, {environment['hardware']}, torch "
+        f"{environment['versions']['torch']}, {environment['date']}"
+    )
+    sections = _sections(subjects, illustrations)
     left_out = "".join(f"<li>{escape(name)}: {escape(why)}</li>" for name, why in missing.items())
     css = files("bort.report").joinpath("page.css").read_text()
     links = "\n".join(f'<a href="#{name}" title="{escape(words)}">{name}</a>' for name, words, _ in sections)
@@ -93,7 +99,7 @@ def _page(subjects: list[Subject], illustrations: list[Illustration], missing: d
 <body>
 <header>
 <h1>{escape(title)}</h1>
-<p>{escape(" and ".join(dict.fromkeys(s.run.recipe.net.name for s in subjects)))} on {escape(recipe.data.name)}</p>
+<p>{escape(_networks_and_data(subjects))}</p>
 <ul class="ends">{"".join(_end(subject) for subject in subjects)}</ul>
 <nav aria-label="Contents">{links}</nav>
 </header>
@@ -101,28 +107,51 @@ def _page(subjects: list[Subject], illustrations: list[Illustration], missing: d
 {"".join(section for _, _, section in sections)}
 {f'<section id="missing"><h2>Not shown</h2><ul>{left_out}</ul></section>' if left_out else ""}
 </main>
-<footer><p>Made by {escape(where)}. Figures belong to the runs' newest checkpoints; test images, where there are any,
+<footer><p>Made by {escape(made_by)}. Figures belong to the runs' newest checkpoints; test images, where there are any,
 are drawn evenly from the test set.</p></footer>
 </body>
 </html>
 """
 
 
-def _end(subject: Subject) -> str:
-    run = subject.run
-    accuracy = "–" if run.accuracy is None else f"{run.accuracy:.1%}"
+def _sections(subjects: list[Measured], illustrations: list[Illustration]) -> list[tuple[str, str, str]]:
+    """(anchor, title, HTML): the facts, the training curves, the audit, the other figures."""
+    sections = []
+    if any(s.subject.facts for s in subjects):
+        title = "What was trained and how"
+        sections.append(("how", title, _section("how", title, "", _tables.facts(subjects))))
+    audit = ("audit", "The audit", _audit(subjects))
+    for number, illustration in enumerate(illustrations):
+        if illustration.name != "training" and audit not in sections:
+            sections.append(audit)
+        body = f"<figure>{_inline(illustration, number)}</figure>"
+        if illustration.name == "deletion":
+            body += _tables.deletion(subjects, explain.names())
+        name, title = illustration.name, illustration.title
+        sections.append((name, title, _section(name, title, illustration.paper, body, illustration.look)))
+    return sections if audit in sections else [*sections, audit]
+
+
+def _networks_and_data(subjects: list[Measured]) -> str:
+    """ "lenet and acnn-small on mnist5k" """
+    networks = (s.subject.facts.get("network", type(s.model).__name__) for s in subjects)
+    data = subjects[0].subject.facts.get("data")
+    return " and ".join(dict.fromkeys(networks)) + (f" on {data}" if data else "")
+
+
+def _end(subject: Measured) -> str:
+    """A box with the two numbers that matter most."""
+    known = subject.subject.accuracy
+    accuracy = "–" if known is None else f"{known:.1%}"
     ratio = "no ratio without test images" if subject.mean_ratio is None else f"mean ratio {subject.mean_ratio:.2f}"
     return f"<li>{escape(subject.name)}<strong>{accuracy}</strong><span>{ratio}</span></li>"
 
 
-def _audit(subjects: list[Subject]) -> str:
-    look = (
-        "What is true of each layer. A wide one cannot be inverted; σ and the rows of a wide one are 1 on the constraint; "
-        "the ratio is the part of its input that is lost; the cosine is how much a weight looks like what excites it most "
-        "(Definition 1), the claim what its activations alone would say."
-    )
-    body = "".join(f"<h3>{escape(s.name)}</h3>{_tables.audit(s)}" for s in subjects)
-    return _section("audit", "The audit", "section 4.2", body, look)
+def _audit(subjects: list[Measured]) -> str:
+    tables = "".join(f"<h3>{escape(s.name)}</h3>{_tables.audit(s)}" for s in subjects)
+    meanings = "".join(f"<dt>{escape(c.title)}</dt><dd>{escape(c.meaning)}</dd>" for c in COLUMNS)
+    body = f'{tables}<dl class="columns">{meanings}</dl>'
+    return _section("audit", "The audit", "section 4.2", body, "What is true of each layer.")
 
 
 def _section(name: str, title: str, paper: str, body: str, look: str = "") -> str:
@@ -131,12 +160,12 @@ def _section(name: str, title: str, paper: str, body: str, look: str = "") -> st
     return f'<section id="{name}"><h2>{escape(title)}{small}</h2>{words}{body}</section>\n'
 
 
-def _inline(each: Illustration, number: int) -> str:
+def _inline(illustration: Illustration, number: int) -> str:
     """The SVG in the page's own colours, with a description, and with only those identifiers that it refers to."""
-    svg = to_svg(each.figure)
+    svg = to_svg(illustration.figure)
     used = set(re.findall(r'(?:href="|url\()#([^")]+)', svg))
 
-    def change(match: re.Match[str]) -> str:  # of a tag: names of runs stand between tags, and may be anything
+    def change(match: re.Match[str]) -> str:  # inside tags only: text between tags may be the name of a run
         tag = match[0]
         for colour, variable in _VARIABLES.items():
             tag = tag.replace(colour, variable)
@@ -144,11 +173,7 @@ def _inline(each: Illustration, number: int) -> str:
         return re.sub(r'(href="|url\()#([^")]+)', rf"\1#f{number}-\2", tag)
 
     svg = re.sub(r"<[^>]+>", change, svg)
-    # A style inside a page would hold for the whole page.
+    # A <style> inside an SVG applies to the whole page.
     svg = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>", "", svg, flags=re.DOTALL)
-    svg = svg.replace("<svg ", f'<svg role="img" aria-label="{escape(each.alt)}" ', 1)
-    return f'<div class="wide" tabindex="0" role="region" aria-label="{escape(each.title)}">{svg}</div>'
-
-
-def _alone(svg: str) -> str:
-    return '<?xml version="1.0" encoding="utf-8"?>\n' + svg
+    svg = svg.replace("<svg ", f'<svg role="img" aria-label="{escape(illustration.alt)}" ', 1)
+    return f'<div class="wide" tabindex="0" role="region" aria-label="{escape(illustration.title)}">{svg}</div>'
