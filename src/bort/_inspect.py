@@ -131,8 +131,10 @@ def current_budget() -> MemoryBudget:
 
 @contextmanager
 def memory_budget(**numbers: int) -> Iterator[None]:
-    """Inside, other limits hold: ``with memory_budget(forward=2**22, kept=2**24): explain.rise(model, x)``. The results do not
-    depend on them, only memory and time do."""
+    """Inside, other limits hold: ``with memory_budget(forward=2**22): explain.rise(model, x)``.
+
+    The keywords are the fields of :class:`MemoryBudget`. They change memory and time, and results by rounding at most.
+    """
     token = _BUDGET.set(replace(_BUDGET.get(), **numbers))
     try:
         yield
@@ -145,8 +147,10 @@ class TensorCount(TorchFunctionMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self.largest = self.made = 0
-        """In the largest tensor, and in all of them together."""
+        self.largest = 0
+        """Numbers in the largest tensor."""
+        self.total = 0
+        """Numbers in all of them together."""
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -159,7 +163,7 @@ class TensorCount(TorchFunctionMode):
     def count(self, result: Tensor) -> None:
         numbers = Tensor.numel(result)
         self.largest = max(self.largest, numbers)
-        self.made += numbers
+        self.total += numbers
 
 
 def images_at_once(model: nn.Module, x: Tensor, *, backward: bool = False) -> int:
@@ -167,4 +171,4 @@ def images_at_once(model: nn.Module, x: Tensor, *, backward: bool = False) -> in
     cost, budget = TensorCount(), current_budget()
     with torch.no_grad(), evaluating(model), cost:
         outputs_of(model, x[:1])
-    return max(1, budget.kept // max(1, cost.made) if backward else budget.forward // max(1, cost.largest))
+    return max(1, budget.kept // max(1, cost.total) if backward else budget.forward // max(1, cost.largest))

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
-from bort.explain._common import Target, check_images, classes_of, to_image_size, top_layer
-from bort.invert._backtrack import Backtracker
-from bort.invert._grid import grid_of
+from bort._inspect import Target, check_images, classes_of
+from bort.explain._layers import top_layer
+from bort.invert import Backtracker
 
 
 def cam(model: nn.Module, x: Tensor, target: Target = None, *, layer: str | None = None) -> Tensor:
@@ -28,11 +29,10 @@ def cam(model: nn.Module, x: Tensor, target: Target = None, *, layer: str | None
     name = layer or top_layer(model, x, deciding=True)
     back = Backtracker(model, name, "gradient")
     classes = classes_of(model, x, target)
-    parts = back.batches(x)
+    batches = back.batches(x)
     maps = []
-    for part, chosen in zip(parts, torch.split(classes, [len(part) for part in parts]), strict=True):
-        trace = back.trace(part)
-        grid = grid_of(model, name, trace.features)
-        weights = grid.to_map(trace.slope(chosen)).sum(dim=(2, 3))
-        maps.append(torch.einsum("nc,nchw->nhw", weights, grid.to_map(trace.features)))
-    return to_image_size(torch.cat(maps), x)
+    for batch, targets in zip(batches, torch.split(classes, [len(batch) for batch in batches]), strict=True):
+        trace = back.trace(batch)
+        weights = trace.slope(targets).sum(dim=(2, 3))
+        maps.append(torch.einsum("nc,nchw->nhw", weights, trace.maps))
+    return F.interpolate(torch.cat(maps)[:, None], x.shape[-2:], mode="bilinear", align_corners=False)[:, 0]

@@ -14,8 +14,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from bort._inspect import evaluating, outputs_of
-from bort.explain._common import Progress, Target, at_once, check_images, classes_of
+from bort._inspect import Progress, Target, check_images, classes_of, evaluating, images_at_once, outputs_of
 
 _CLOSE = 1e-9  # relative and absolute: when two distances count as equal
 
@@ -48,7 +47,7 @@ def guided_ig(
             f"steps={steps}, fraction={fraction}, distance={distance}: 1 or more steps, the others from 0 to 1"
         )
     classes = classes_of(model, x, target)
-    size = at_once(model, x, backward=True)
+    size = images_at_once(model, x, backward=True)
     batches = math.ceil(len(x) / size)
     maps = []
     with evaluating(model):

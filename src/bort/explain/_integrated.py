@@ -12,8 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from bort._inspect import evaluating, outputs_of
-from bort.explain._common import Progress, Target, at_once, check_images, classes_of
+from bort._inspect import Progress, Target, check_images, classes_of, evaluating, images_at_once, outputs_of
 
 _WATCHED = 4  # steps in a pass on a CPU while somebody watches: small passes cost hardly more there, and take a while
 
@@ -52,7 +51,7 @@ def integrated_gradients(
             )
         baseline = baseline.to(x).expand_as(x)
     classes = classes_of(model, x, target)
-    chunk = at_once(model, x, backward=True)
+    chunk = images_at_once(model, x, backward=True)
     with evaluating(model):
         method = IntegratedGradients(lambda images: outputs_of(model, images))
         if progress is not None:

@@ -1,13 +1,30 @@
-"""Methods by name, so that a user's own is evaluated like ours."""
+"""Saliency methods by name: the package's own, those of other packages, and those that a program registers.
+
+Another package adds a method with an entry point, and nothing else, in its pyproject.toml::
+
+    [project.entry-points."bort.methods"]
+    mine = "my_package:mine"
+
+The entry point is a function ``(model, x, target=None, **options) -> (N, H, W)``, or a :class:`Method` around one if it is
+slow: a plain function is taken for a fast one. It appears under the entry point's name in :func:`names`, in the commands,
+the report and the explorer.
+"""
 
 from __future__ import annotations
 
 import difflib
 import inspect
-from collections.abc import Callable
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from importlib.metadata import entry_points
+from typing import Final
 
-from torch import Tensor
+from torch import Tensor, nn
 
+from bort._inspect import Target
 from bort.explain._cam import cam
 from bort.explain._guided_ig import guided_ig
 from bort.explain._integrated import integrated_gradients
@@ -15,40 +32,117 @@ from bort.explain._rise import rise
 from bort.explain._sat import sat
 from bort.explain._xrai import xrai
 
-Method = Callable[..., Tensor]
-"""(model, x, target=None, **its own options) -> saliency maps (N, H, W) of the images (N, C, H, W)."""
-
-_METHODS: dict[str, Method] = {
-    "cam": cam,
-    "guided-ig": guided_ig,
-    "ig": integrated_gradients,
-    "rise": rise,
-    "sat": sat,
-    "xrai": xrai,
-}
+GROUP: Final = "bort.methods"
+"""The group of the entry points."""
 
 
-def register(name: str, method: Method) -> None:
-    """Make a method known under a name, for `get` and for everything that evaluates methods by name."""
-    if name in _METHODS:
-        raise ValueError(f"a method called {name!r} is there already")
-    _METHODS[name] = method
+@dataclass(frozen=True)
+class Method:
+    """A saliency method and what programs need to know of it. It is called as its function is."""
+
+    name: str
+    function: Callable[..., Tensor]
+    """(model, x, target=None, **options) -> saliency maps (N, H, W) of the images (N, C, H, W)."""
+    slow: bool = False
+    """Whether it takes much longer than a few passes through the model: the explorer computes it in the background."""
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """Its keywords beside model, x and target. One that is called "progress" takes a :data:`Progress`."""
+        parameters = list(inspect.signature(self.function).parameters.values())[3:]
+        return tuple(p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY))
+
+    def __call__(self, model: nn.Module, x: Tensor, target: Target = None, **options: object) -> Tensor:
+        return self.function(model, x, target, **options)
+
+
+class _Registry:
+    """The methods by name. Entry points are loaded when the methods are first asked for: that imports other packages."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()  # reentrant: a package that is being loaded may register methods itself
+        self._loaded = False
+        self._methods: dict[str, Method] = {}
+        self.add(Method("cam", cam))
+        self.add(Method("guided-ig", guided_ig, slow=True))
+        self.add(Method("ig", integrated_gradients))
+        self.add(Method("rise", rise, slow=True))
+        self.add(Method("sat", sat))
+        self.add(Method("xrai", xrai, slow=True))
+
+    def add(self, method: Method) -> None:
+        with self._lock:
+            if method.name in self._methods:
+                raise ValueError(f"a method called {method.name!r} is there already")
+            self._methods[method.name] = method
+
+    def methods(self) -> dict[str, Method]:
+        with self._lock:
+            if not self._loaded:
+                self._loaded = True
+                self._load()
+            return self._methods
+
+    def _load(self) -> None:
+        failures = []
+        for entry in entry_points(group=GROUP):
+            try:
+                self.add(_method(entry.name, entry.load()))
+            except Exception as error:  # whatever another package raises: the other methods still work
+                package = f" of {entry.dist.name}" if entry.dist else ""
+                failures.append(f"the saliency method {entry.name!r}{package} is left out: {entry.value}: {error}")
+        for failure in failures:
+            warnings.warn(failure, RuntimeWarning, stacklevel=4)
+
+
+_registry = _Registry()
+
+
+def _method(name: str, value: Method | Callable[..., Tensor], *, slow: bool = False) -> Method:
+    if isinstance(value, Method):
+        return replace(value, name=name)
+    if not callable(value):
+        raise TypeError(f"{name!r} must be a function (model, x, target=None, **options), not {type(value).__name__}")
+    return Method(name, value, slow)
+
+
+def register(name: str, function: Callable[..., Tensor], *, slow: bool = False) -> None:
+    """Make a method known under a name, to `get` and to everything that takes methods by name.
+
+    Args:
+        name: one that is not taken.
+        function: ``(model, x, target=None, **options)``, giving (N, H, W) for images (N, C, H, W).
+        slow: whether it takes much longer than a few passes through the model, see :class:`Method`.
+    """
+    _registry.add(_method(name, function, slow=slow))
 
 
 def get(name: str) -> Method:
     """The method called ``name``."""
-    if name not in _METHODS:
-        near = difflib.get_close_matches(name, _METHODS, n=2)
-        raise ValueError(f"no method is called {name!r}; there are {', '.join(near or _METHODS)}")
-    return _METHODS[name]
+    methods = _registry.methods()
+    if name not in methods:
+        near = difflib.get_close_matches(name, methods, n=2)
+        raise ValueError(f"no method is called {name!r}; there are {', '.join(near or methods)}")
+    return methods[name]
 
 
 def options(name: str) -> list[str]:
-    """What a method can be told beside model, images and target."""
-    parameters = inspect.signature(get(name)).parameters.values()
-    return [parameter.name for parameter in parameters][3:]
+    """The keywords of a method beside model, x and target."""
+    return list(get(name).options)
 
 
 def names() -> list[str]:
-    """All methods."""
-    return list(_METHODS)
+    """All methods: the package's own first, then the others as they came."""
+    return list(_registry.methods())
+
+
+@contextmanager
+def local_registry() -> Iterator[None]:
+    """Inside, a fresh registry with the package's own methods; entry points are looked up again. Afterwards the registry
+    before is back. For tests of methods."""
+    global _registry
+    before, _registry = _registry, _Registry()
+    try:
+        yield
+    finally:
+        _registry = before

@@ -13,8 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bort._inspect import evaluating, outputs_of
-from bort.explain._common import Progress, Target, at_once, check_images, classes_of
+from bort._inspect import Progress, Target, check_images, classes_of, evaluating, images_at_once, outputs_of
 
 _CALLS = 40  # of progress or more: enough to see it move and to stop it
 _PASS = 64  # masks are a small one: a network that takes fewer at once has many passes anyway, and keeps them
@@ -52,7 +51,7 @@ def rise(
         raise ValueError(f'score={score!r}: choose "probability" or "logit"')
     grids, rows, columns = draw(masks, cells, keep, x.shape[-2:], torch.Generator().manual_seed(seed))
     sums = torch.zeros(len(x), *x.shape[-2:], dtype=torch.float64, device=x.device)
-    classes, size = classes_of(model, x, target), at_once(model, x)
+    classes, size = classes_of(model, x, target), images_at_once(model, x)
     done, total = 0, masks * len(x)
     # Who watches gets smaller passes, but the scores are added up in the same chunks: the sum is rounded as without.
     in_a_pass = size if progress is None else min(size, max(_PASS, math.ceil(total / _CALLS)))

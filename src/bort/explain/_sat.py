@@ -16,15 +16,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from bort._inspect import evaluating, outputs_of
-from bort.explain._common import Target, check_images, targets_of, top_layer
-from bort.invert._backtrack import Backtracker
-from bort.invert._decompose import decompose
-from bort.invert._grid import grid_of
-from bort.invert._rules import Rule
-
-_CHANNELS = 64  # the paper's k
-_THRESHOLD = 0.2  # the best of seven for k = 64, by deletion and insertion, with SGD and Bort-S: choices-cpu.json
+from bort._defaults import SALIENT_CHANNELS, SAT_THRESHOLD
+from bort._inspect import Target, check_images, evaluating, outputs_of, targets_of
+from bort.explain._layers import top_layer
+from bort.invert import Backtracker, Rule, decompose
 
 
 @dataclass(frozen=True)
@@ -37,7 +32,7 @@ class Tracked:
     values: Tensor
     """(N, k): y, largest first."""
 
-    def map(self, k: int | None = None, threshold: float = _THRESHOLD) -> Tensor:
+    def map(self, k: int | None = None, threshold: float = SAT_THRESHOLD) -> Tensor:
         """(N, H, W) for the first k channels."""
         count = self.values.shape[1]
         if k is not None and not 1 <= k <= count:
@@ -72,8 +67,7 @@ def channels_of(model: nn.Module, x: Tensor, layer: str, k: int | None) -> int:
     """The k that was asked for, or the paper's 64, or as many channels as the layer has."""
     if k is not None:
         return k
-    features = Backtracker(model, layer, "gradient").trace(x[:1]).features
-    return min(_CHANNELS, grid_of(model, layer, features).shape[0])
+    return min(SALIENT_CHANNELS, Backtracker(model, layer, "gradient").trace(x[:1]).grid.shape[0])
 
 
 def sat(
@@ -84,7 +78,7 @@ def sat(
     layer: str | None = None,
     k: int | None = None,
     value: float = 1.0,
-    threshold: float = _THRESHOLD,
+    threshold: float = SAT_THRESHOLD,
     rule: Rule = "guided",
 ) -> Tensor:
     """Saliency maps (N, H, W) by algorithm 1.

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bort.explain._common import Meter, Progress, Target, check_images, classes_of
+from bort._inspect import Progress, Target, check_images, classes_of
 from bort.explain._integrated import integrated_gradients
 
 if TYPE_CHECKING:
@@ -32,6 +32,22 @@ _SCALES = (50, 100, 150, 250, 500, 1200)
 _SIZE = (224, 224)  # what the scales were chosen for
 _GROWTH = 10  # of progress, for the growth of a map, where a step of Integrated Gradients or a scale is 1
 _PARTS = len(_SCALES) + _GROWTH
+
+
+class Meter:
+    """One scale of (done, total) for a method of several parts, one after the other, each with a scale of its own."""
+
+    def __init__(self, progress: Progress | None, total: int) -> None:
+        self._progress, self._total, self._begun = progress, total, 0
+
+    def part(self, units: int) -> Progress | None:
+        """For the next part, which is that much of the total."""
+        whole, start = self._progress, self._begun
+        self._begun += units
+        if whole is None:
+            return None
+        return lambda done, total: whole(start + units * done // total, self._total)
+
 
 _Later = Callable[[Progress | None], Tensor]
 

@@ -1,16 +1,30 @@
 """From feature maps back to the input: g of the paper, and what can be seen with it."""
 
-from bort.invert._backtrack import Backtracker, Trace
+from bort._inspect import memory_budget
+from bort.invert._backtrack import Backtracker
 from bort.invert._decompose import Decomposition, LayerReconstruction, decompose, reconstruct, reconstruct_layer
-from bort.invert._synthesize import Synthesis, synthesize
+from bort.invert._grid import Grid, grid_of
+from bort.invert._rules import RULES, Rule
+from bort.invert._salient import Salient
+from bort.invert._similar import correlation
+from bort.invert._synthesize import Path, Synthesis, synthesize
+from bort.invert._trace import Trace
 
 __all__ = [
+    "RULES",
     "Backtracker",
     "Decomposition",
+    "Grid",
     "LayerReconstruction",
+    "Path",
+    "Rule",
+    "Salient",
     "Synthesis",
     "Trace",
+    "correlation",
     "decompose",
+    "grid_of",
+    "memory_budget",
     "reconstruct",
     "reconstruct_layer",
     "synthesize",

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from bort._inspect import evaluating
-from bort.layers import layer_inputs
-from bort.invert._backtrack import Backtracker, check_input
-from bort.invert._grid import Grid, find_layer, grid_of
+from bort._defaults import SALIENT_CHANNELS
+from bort._inspect import check_input, evaluating
+from bort.invert._backtrack import Backtracker
+from bort.invert._grid import Grid, find_layer
 from bort.invert._rules import Rule
-from bort.invert._salient import joint_seed, salient, single_seeds
-from bort.layers import linear_map
+from bort.layers import layer_inputs, linear_map
 from bort.penalty import matrices
 
 
@@ -46,21 +45,19 @@ def reconstruct(
     binary: bool = True,
     rule: Rule = "guided",
 ) -> Tensor:
-    """What a layer has kept of x: g of its whole map, or of its k most salient features (paper, fig:3_1_topk64_recon).
+    """What a layer has kept of x: g of all its features, or of the k most salient ones (paper, fig:3_1_topk64_recon).
 
-    With ``k`` each of the k channels counts at its largest activation only: with ``value`` if ``binary``, as in the paper,
-    otherwise with ``value`` times the activation.
+    With ``k`` each of the k channels counts at the place of its largest activation only: with ``value`` if ``binary``, as in
+    the paper, otherwise with ``value`` times the activation.
     """
     back = Backtracker(model, layer, rule)
     if k is None:
         return back.reconstruct(x)
     images = []
-    for part in back.batches(x):
-        trace = back.trace(part)
-        grid = grid_of(model, layer, trace.features)
-        found = salient(grid.to_map(trace.features), k)
-        strengths = torch.full_like(found.values, value) if binary else value * found.values
-        images.append(trace(grid.from_map(joint_seed(found, found.places, strengths, grid.shape))))
+    for batch in back.batches(x):
+        trace = back.trace(batch)
+        salient = trace.salient(k)
+        images.append(trace.back(salient.seed(value if binary else value * salient.values)))
     return torch.cat(images)
 
 
@@ -68,7 +65,7 @@ def decompose(
     model: nn.Module,
     x: Tensor,
     layer: str,
-    k: int = 64,
+    k: int = SALIENT_CHANNELS,
     *,
     value: float = 1.0,
     clusters: int | None = None,
@@ -79,21 +76,20 @@ def decompose(
     pass.
 
     ``clusters`` groups the signals of each image by K-Means on their shapes (each scaled to length 1), as the coloured parts
-    of the paper's fig:3_2.
+    of the paper's fig:3_2; ``seed`` is that of K-Means.
     """
     back = Backtracker(model, layer, rule)
-    parts = []
-    for part in back.batches(x, seeds=max(1, k)):
-        trace = back.trace(part)
-        grid = grid_of(model, layer, trace.features)
-        found = salient(grid.to_map(trace.features), k)
-        signals = trace(grid.from_map(single_seeds(found, grid.shape, value))).movedim(0, 1)
-        parts.append((found.channels, found.values, found.places, signals))
-    channels, values, places, signals = (torch.cat(each) for each in zip(*parts, strict=True))
-    width = grid.shape[2]
+    batches = []
+    for batch in back.batches(x, seeds=max(1, k)):
+        trace = back.trace(batch)
+        salient = trace.salient(k)
+        signals = trace.back(salient.seeds(value)).movedim(0, 1)
+        batches.append((salient.channels, salient.values, salient.places, signals))
+    channels, values, places, signals = (torch.cat(tensors) for tensors in zip(*batches, strict=True))
+    width = trace.grid.shape[2]
     places = torch.stack([places // width, places % width], dim=-1)
-    grouped = None if clusters is None else _cluster(signals, clusters, seed)
-    return Decomposition(layer, rule, channels, values, places, signals, grouped, grid)
+    groups = None if clusters is None else _cluster(signals, clusters, seed)
+    return Decomposition(layer, rule, channels, values, places, signals, groups, trace.grid)
 
 
 def _cluster(signals: Tensor, clusters: int, seed: int) -> Tensor:
@@ -106,11 +102,12 @@ def _cluster(signals: Tensor, clusters: int, seed: int) -> Tensor:
     k = signals.shape[1]
     if not 1 <= clusters <= k:
         raise ValueError(f"clusters={clusters}: there are {k} signals, choose from 1 to {k}")
-    found = []
+    groups = []
     for image in signals.flatten(2).double().cpu():
         shapes = image / image.norm(dim=1, keepdim=True).clamp(min=1e-12)
-        found.append(KMeans(clusters, n_init=4, random_state=seed).fit_predict(shapes.numpy()))
-    return torch.stack([torch.from_numpy(each).long() for each in found]).to(signals.device)
+        labels = KMeans(clusters, n_init=4, random_state=seed).fit_predict(shapes.numpy())
+        groups.append(torch.from_numpy(labels).long())
+    return torch.stack(groups).to(signals.device)
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,8 @@ from typing import Any, Final, Literal
 import torch
 from torch import Tensor
 from torch.nn import functional as F
-from torch.overrides import TorchFunctionMode
+
+from bort._inspect import TensorCount
 
 Rule = Literal["guided", "deconvolution", "gradient"]
 RULES: Final = ("guided", "deconvolution", "gradient")
@@ -75,22 +76,22 @@ class _Deconvolution(torch.autograd.Function):
         return signals[0].clamp(min=0), None
 
 
-class Rules(TorchFunctionMode):
-    """While active, ReLUs (or, if ``smooth``, smooth activations) go back by ``rule``. ``met`` counts them.
+class Rules(TensorCount):
+    """While active, ReLUs (or, if ``smooth``, smooth activations) go back by ``rule``. The pass's tensors are counted too.
 
-    If the tensor ``watched`` goes into an activation and nowhere else, what comes out is ``activated``; a ``replacement`` for
-    it is put in its place. ``largest`` and ``made`` are how many numbers the largest tensor has that the model made, and all
-    of them together: measures of the memory that a pass takes.
+    If the :meth:`watch`-ed tensor goes into an activation function and nowhere else, the function's result is ``activated``;
+    if there is a ``replacement``, the function returns that instead.
     """
 
     def __init__(self, rule: Rule, *, smooth: bool = False, replacement: Tensor | None = None) -> None:
         super().__init__()
-        self.met = self.largest = self.made = 0
         self.smooth = smooth
+        self.activations = 0
+        """How many calls were of the kind that the rule is for."""
+        self.activated: Tensor | None = None
         self._function: Any = {"guided": _Guided, "deconvolution": _Deconvolution, "gradient": None}[rule]
         self._watched: Tensor | None = None
         self._replacement = replacement
-        self.activated: Tensor | None = None
 
     def watch(self, tensor: Tensor) -> None:
         self._watched, self.activated = tensor, None
@@ -100,16 +101,22 @@ class Rules(TorchFunctionMode):
     ) -> Any:
         options = dict(kwargs or {})
         is_relu, in_place = _is_relu(func, args, options)
-        if not (is_relu or func in SMOOTH):
-            result = func(*args, **options)
-            if isinstance(result, Tensor):
-                self._count(result)
-                if self._watched is not None and any(a is self._watched for a in (*args, *options.values())):
-                    self._watched = self.activated = None  # it has another use: the layer's own output is its map
-            return result
+        if is_relu or func in SMOOTH:
+            return self._activation(func, args, options, is_relu=is_relu, in_place=in_place)
+        result = func(*args, **options)
+        if isinstance(result, Tensor):
+            self.count(result)
+            if self._watched is not None and any(value is self._watched for value in (*args, *options.values())):
+                self._watched = self.activated = None  # used elsewhere as well: the features are the layer's own output
+        return result
+
+    def _activation(
+        self, func: Any, args: tuple[Any, ...], options: dict[str, Any], *, is_relu: bool, in_place: bool
+    ) -> Tensor:
         if not args:
             args = (options.pop("input"),)
         a: Tensor = args[0]
+        result: Tensor
         if is_relu == self.smooth or self._function is None:
             result = func(*args, **options)
         else:
@@ -118,17 +125,12 @@ class Rules(TorchFunctionMode):
                 value = torch.relu(a) if is_relu else func(*args, **options)
             passed = self._function.apply(a, value)
             result = a.copy_(passed) if in_place else passed
-        self.met += is_relu != self.smooth
-        self._count(result)
+        self.activations += is_relu != self.smooth
+        self.count(result)
         if self._watched is a:
             if self._replacement is not None:
                 result = self._replacement
             self.activated = result
-            if result is a:  # in place: from here on it is the activated one that is used
+            if result is a:  # in place: every later use is one of the activated tensor
                 self._watched = None
         return result
-
-    def _count(self, result: Tensor) -> None:
-        numbers = Tensor.numel(result)
-        self.largest = max(self.largest, numbers)
-        self.made += numbers

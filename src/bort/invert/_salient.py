@@ -1,7 +1,7 @@
 r"""The k most salient channels of a feature map (paper, "Details of Decomposition and Synthesis").
 
-:math:`y_i` is the largest value of channel i, and its place the place of that value: the max-pooled map, and where it came
-from.
+:math:`y_i = \max Z_i` is the largest activation of channel i (the max-pooled map), and the channel's place is where that
+activation is in the map.
 """
 
 from __future__ import annotations
@@ -14,38 +14,50 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Salient:
-    """For each image its k channels, most salient first."""
+    """k channels of each image's map, most salient first; and seeds with these channels in them."""
 
     channels: Tensor
     """(N, k)"""
     values: Tensor
-    """(N, k): y of each."""
+    """(N, k): the largest activation y of each channel."""
     places: Tensor
-    """(N, k): where in the flattened map; the first of equal ones."""
+    """(N, k): the index of that activation in the flattened map; the first one if several are equal."""
+    shape: tuple[int, int, int]
+    """channels, height and width of the map"""
+
+    def seed(self, strengths: Tensor | float | None = None, places: Tensor | None = None) -> Tensor:
+        """(N, C, H, W): all k channels in one map, each with its strength at its place and 0 elsewhere.
+
+        Args:
+            strengths: (N, k), or one number for all; 1 by default.
+            places: (N, k) indices into the flattened map; those of the largest activations by default.
+        """
+        count = len(self.channels)
+        seed = self.values.new_zeros(count, self.shape[0], self.shape[1] * self.shape[2])
+        image = torch.arange(count, device=seed.device)[:, None].expand_as(self.channels)
+        seed[image, self.channels, self.places if places is None else places] = 1.0 if strengths is None else strengths
+        return seed.view(count, *self.shape)
+
+    def seeds(self, value: float = 1.0) -> Tensor:
+        """(k, N, C, H, W): one channel in each map, ``value`` (the paper's B) at its place and 0 elsewhere."""
+        count, k = self.channels.shape
+        seeds = self.values.new_zeros(k, count, self.shape[0], self.shape[1] * self.shape[2])
+        image = torch.arange(count, device=seeds.device)
+        seeds[torch.arange(k, device=seeds.device)[:, None], image, self.channels.T, self.places.T] = value
+        return seeds.view(k, count, *self.shape)
 
 
-def salient(maps: Tensor, k: int) -> Salient:
-    """Of (N, C, H, W)."""
-    channels = maps.shape[1]
-    if not 1 <= k <= channels:
-        raise ValueError(f"k={k}: the layer has {channels} channels, choose from 1 to {channels}")
+def salient(maps: Tensor, k: int, start: int = 0) -> Salient:
+    """Channels start … start + k of (N, C, H, W), in order of salience."""
+    shape = (maps.shape[1], maps.shape[2], maps.shape[3])
+    if not 0 <= start < shape[0]:
+        raise ValueError(f"start={start}: the layer has {shape[0]} channels, choose from 0 to {shape[0] - 1}")
+    if not 1 <= k <= shape[0] - start:
+        raise ValueError(
+            f"k={k}: the layer has {shape[0]} channels, choose from 1 to {shape[0] - start}"
+            + (f" after the first {start}" if start else "")
+        )
     values, places = maps.flatten(2).max(dim=2)
-    top = values.topk(k, dim=1)
-    return Salient(top.indices, top.values, places.gather(1, top.indices))
-
-
-def single_seeds(found: Salient, shape: tuple[int, int, int], value: float) -> Tensor:
-    """(k, N, C, H, W): one channel in each, ``value`` (the paper's B) at its place and 0 elsewhere."""
-    count, k = found.channels.shape
-    seeds = found.values.new_zeros(k, count, shape[0], shape[1] * shape[2])
-    image = torch.arange(count, device=seeds.device)
-    seeds[torch.arange(k, device=seeds.device)[:, None], image, found.channels.T, found.places.T] = value
-    return seeds.view(k, count, *shape)
-
-
-def joint_seed(found: Salient, places: Tensor, strengths: Tensor, shape: tuple[int, int, int]) -> Tensor:
-    """(N, C, H, W): all k channels in one map, each with its strength at its place; (N, k) each."""
-    seed = found.values.new_zeros(len(found.channels), shape[0], shape[1] * shape[2])
-    image = torch.arange(len(seed), device=seed.device)[:, None].expand_as(found.channels)
-    seed[image, found.channels, places] = strengths
-    return seed.view(len(seed), *shape)
+    top = values.topk(start + k, dim=1)
+    channels = top.indices[:, start:]
+    return Salient(channels, top.values[:, start:], places.gather(1, channels), shape)

@@ -19,9 +19,8 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from bort._defaults import SALIENT_CHANNELS
 from bort.invert._backtrack import Backtracker
-from bort.invert._grid import grid_of
-from bort.invert._salient import joint_seed, salient
 from bort.invert._similar import correlation
 
 Path = Literal["source", "target", "none"]
@@ -69,7 +68,7 @@ def synthesize(
     source: Tensor,
     target: Tensor,
     layer: str,
-    k: int = 64,
+    k: int = SALIENT_CHANNELS,
     *,
     value: float = 1.0,
     path: Path = "none",
@@ -106,10 +105,9 @@ def _pairs(
     back: Backtracker, source: Tensor, target: Tensor, k: int, value: float, path: Path, rounds: int
 ) -> Synthesis:
     from_source, from_target = back.trace(source), back.trace(target)
-    grid = grid_of(back.model, back.layer, from_target.features)
-    found = salient(grid.to_map(from_target.features), k)
-    places = grid.to_map(from_source.features).flatten(2).argmax(dim=2).gather(1, found.channels)
-    seed = grid.from_map(joint_seed(found, places, value * found.values, grid.shape))
+    salient = from_target.salient(k)
+    places = from_source.maps.flatten(2).argmax(dim=2).gather(1, salient.channels)
+    seed = from_target.grid.from_map(salient.seed(value * salient.values, places))
     images = _like(from_target(seed) if path == "target" else from_source(seed), source)
     for _ in range(rounds):
         images = _like(back(images, seed), source)

@@ -1,7 +1,16 @@
 """What is true of a network."""
 
-from bort.measure._audit import Audit, LayerAudit, audit, compare
-from bort.measure._deletion import DeletionInsertion, all_scores, deletion_insertion
+from bort.measure._audit import Audit, audit, compare
+from bort.measure._columns import COLUMNS, Column, LayerAudit
+from bort.measure._deletion import (
+    SCORES,
+    AtStep,
+    DeletionInsertion,
+    Score,
+    all_scores,
+    at_step,
+    deletion_insertion,
+)
 from bort.measure._evaluate import Evaluation, evaluate
 from bort.measure._layers import (
     Bounds,
@@ -12,16 +21,24 @@ from bort.measure._layers import (
     gram,
     reconstruction_ratio,
 )
+from bort.measure._substrate import Substrate
 
 __all__ = [
+    "COLUMNS",
+    "SCORES",
+    "AtStep",
     "Audit",
     "Bounds",
+    "Column",
     "Comprehensibility",
     "DeletionInsertion",
     "Evaluation",
     "Gram",
     "LayerAudit",
+    "Score",
+    "Substrate",
     "all_scores",
+    "at_step",
     "audit",
     "bounds",
     "compare",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,40 +13,9 @@ from torch import Tensor, nn
 
 from bort import penalty
 from bort._table import table
+from bort.measure._columns import COLUMNS, Column, LayerAudit
 from bort.measure._inputs import Use, uses_of
 from bort.measure._layers import Comprehensibility, comprehensibility, reconstruction_ratio
-
-
-@dataclass(frozen=True)
-class LayerAudit:
-    """One layer's weight, read as matrices (out, in). The Gram matrix is the smaller one, as in `penalty.residual`."""
-
-    name: str
-    kind: str
-    shape: tuple[int, int]
-    blocks: int
-    invertible: bool
-    """Whether WᵀW = I is possible at all (equ:orth): at least as many rows as columns."""
-    sigma: tuple[float, float]
-    """Smallest and largest singular value."""
-    row_norms: tuple[float, float]
-    """Smallest and largest ‖w_j‖; the largest is C_w of equ:bound."""
-    gram_diagonal: float
-    """Mean of the Gram matrix's diagonal: 1 on the constraint."""
-    gram_off_diagonal: float
-    """Root mean square of its other entries: 0 on the constraint."""
-    residual: float
-    floor: float
-    """What a wide layer's ratio cannot get under for inputs without preferred directions: √(1 − out/in); 0 if it is tall.
-    Real inputs lie in few directions, so real ratios can be lower."""
-    ratio: float | None
-    """‖z − Wᵀ(Wz)‖ / ‖z‖ over the layer's inputs z (section 4.2), None without data."""
-    cosine: float | None
-    """Comprehensibility (Definition 1): mean cosine of a weight with the patches that excite it most, None without data."""
-    claim: float | None
-    """What activations alone would claim it to be, see :class:`Comprehensibility`."""
-    agreement: float | None
-    """Rank correlation of the two over the rows."""
 
 
 @dataclass(frozen=True)
@@ -68,11 +37,11 @@ class Audit:
         raise KeyError(f"no layer {name!r}; there are {', '.join(layer.name for layer in self.layers)}")
 
     def __str__(self) -> str:
-        return table(_HEADER, self._rows(), right=range(5, len(_HEADER)))
+        return table(_titles(COLUMNS), self._rows(), right=[n for n, column in enumerate(COLUMNS) if column.is_number])
 
     def markdown(self) -> str:
         """The same table for a README or a report."""
-        lines = [_HEADER, ["---"] * len(_HEADER), *self._rows()]
+        lines = [_titles(COLUMNS), ["---"] * len(COLUMNS), *self._rows()]
         return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
 
     def to_dict(self) -> list[dict[str, Any]]:
@@ -80,52 +49,29 @@ class Audit:
         layers = [dataclasses.asdict(layer) for layer in self]
         return [{key: None if value != value else value for key, value in layer.items()} for layer in layers]
 
-    def _rows(self) -> list[tuple[str, ...]]:
-        return [
-            (
-                layer.name,
-                _shape(layer),
-                "yes" if layer.invertible else "no, wide",
-                _range(layer.sigma),
-                _range(layer.row_norms),
-                f"{layer.gram_diagonal:.3f}",
-                f"{layer.gram_off_diagonal:.4f}",
-                f"{layer.residual:.3f}",
-                _number(layer.ratio),
-                f"{layer.floor:.2f}" if layer.floor else "–",
-                _number(layer.cosine),
-                _number(layer.claim),
-                _number(layer.agreement),
-            )
-            for layer in self
-        ]
+    def _rows(self) -> list[list[str]]:
+        return [[column.show(layer) for column in COLUMNS] for layer in self]
 
 
-_HEADER = (
-    *("layer", "matrix", "invertible", "σ", "‖row‖", "Gram diag", "off-diag", "residual"),
-    *("ratio", "floor", "cosine", "claim", "agreement"),
-)
+def _titles(columns: Sequence[Column]) -> list[str]:
+    return [column.title for column in columns]
 
 
 def compare(audits: dict[str, Audit]) -> str:
     """Several audits of one architecture side by side: singular values, residual and ratio of each layer."""
-    first = next(iter(audits.values()))
-    columns: dict[str, Callable[[LayerAudit], str]] = {
-        "σ": lambda layer: _range(layer.sigma),
-        "residual": lambda layer: f"{layer.residual:.3f}",
-        "ratio": lambda layer: _number(layer.ratio),
-    }
-    header = ["layer", "matrix", "invertible", *(f"{what} {name}" for what in columns for name in audits)]
+    columns = {column.key: column for column in COLUMNS}
+    same = [columns[key] for key in ("name", "shape", "invertible")]
+    differing = [(columns[key], name) for key in ("sigma", "residual", "ratio") for name in audits]
+    header = [*_titles(same), *(f"{column.title} {name}" for column, name in differing)]
     rows = [
         [
-            layer.name,
-            _shape(layer),
-            "yes" if layer.invertible else "no, wide",
-            *(show(one[layer.name]) for show in columns.values() for one in audits.values()),
+            *(column.show(layer) for column in same),
+            *(column.show(audits[name][layer.name]) for column, name in differing),
         ]
-        for layer in first
+        for layer in next(iter(audits.values()))
     ]
-    return table(header, rows, right=range(3 + len(audits), len(header)))
+    numbers = [len(same) + n for n, (column, _) in enumerate(differing) if column.is_number]
+    return table(header, rows, right=numbers)
 
 
 @torch.no_grad()
@@ -171,15 +117,3 @@ def _layer(use: Use, ratio: float | None, similar: Comprehensibility | None) -> 
         claim=None if similar is None else similar.claim.mean().item(),
         agreement=None if similar is None else similar.agreement,
     )
-
-
-def _shape(layer: LayerAudit) -> str:
-    return (f"{layer.blocks} of " if layer.blocks > 1 else "") + f"{layer.shape[0]}×{layer.shape[1]}"
-
-
-def _range(ends: tuple[float, float]) -> str:
-    return f"{ends[0]:.2f} … {ends[1]:.2f}"
-
-
-def _number(value: float | None) -> str:
-    return "–" if value is None or value != value else f"{value:.2f}"

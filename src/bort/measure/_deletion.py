@@ -1,29 +1,30 @@
 r"""Deletion and insertion (Petsiuk et al. 2018; paper, tab:insertion_deletion).
 
-Pixels are ranked by a saliency map. Deletion takes them away from the image, most salient first; insertion puts them into an
-empty one. The score of the class is followed over n + 1 images, both ends included, and the area under it is the mean height
-of the curve by the trapezoid rule. Good maps make deletion fall early and insertion rise early.
+Pixels are ranked by a saliency map. Deletion replaces them in the image, most salient first; insertion puts them into an
+empty image. The score of the class is followed over n + 1 images, both ends included, and the area under it is the mean
+height of the curve by the trapezoid rule. A good map makes deletion fall early and insertion rise early.
 
-Three scores. "probability" is what RISE's authors use. "logit" is what the classifier computes. "relative", the logit divided
-by that of the clean image, is the only one that fits the paper's table, which has areas below 0 and none above 1;
-it says something as long as the clean image's logit is well above 0, as it is for the class that the model chooses.
+There are three scores. "probability" is that of RISE's authors. "logit" is what the classifier computes. "relative" is the
+logit divided by that of the clean image: the only one that fits the paper's table, which has areas below 0 and none above 1.
+It is meaningful if the clean image's logit is well above 0, as it is for the predicted class.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Final, Literal
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
-from bort._inspect import evaluating, outputs_of
-from bort.explain._common import Progress, Target, at_once, check_images, classes_of
+from bort._defaults import DELETION_STEPS
+from bort._inspect import Progress, Target, check_images, classes_of, evaluating, images_at_once, outputs_of
+from bort.measure._substrate import Substrate, substrate
 
 Score = Literal["probability", "logit", "relative"]
 SCORES: Final[tuple[Score, ...]] = ("probability", "logit", "relative")
-Substrate = Literal["zero", "mean", "blur"]
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class DeletionInsertion:
     insertion: Tensor
     score: Score
     substrates: tuple[Substrate, Substrate]
-    """What deletion goes to, and what insertion starts from."""
+    """Where deletion ends, and where insertion starts."""
 
     @property
     def means(self) -> tuple[float, float]:
@@ -50,7 +51,7 @@ def deletion_insertion(
     saliency: Tensor,
     target: Target = None,
     *,
-    steps: int = 28,
+    steps: int = DELETION_STEPS,
     score: Score = "relative",
     deletion_to: Substrate = "zero",
     insertion_from: Substrate = "zero",
@@ -61,16 +62,15 @@ def deletion_insertion(
     Args:
         model, x: any classifier and a batch of images (N, C, H, W).
         saliency: (N, H, W), from any method. Of equal values the earlier pixel comes first, row by row: SAT's and XRAI's maps
-            are full of ties.
-        target: the class; what the model says of the clean image by default.
-        steps: how many times pixels change; each time about the same number.
+            have many ties.
+        target: the class; the one predicted for the clean image by default.
+        steps: how many times pixels change, each time about the same number.
         score: "probability", "logit" or "relative".
         deletion_to, insertion_from: "zero" (the mean colour of normalised images), "mean" (each image's own mean colour), or
             "blur" (11 × 11 Gaussian of deviation 5, which RISE's authors use for insertion).
         progress: called after each chunk of images.
     """
-    if score not in SCORES:
-        raise ValueError(f'score={score!r}: choose "probability", "logit" or "relative"')
+    _check_score(score)
     substrates: tuple[Substrate, Substrate] = (deletion_to, insertion_from)
     return all_scores(model, x, saliency, target, steps=steps, substrates=substrates, progress=progress)[score]
 
@@ -82,11 +82,102 @@ def all_scores(
     saliency: Tensor,
     target: Target = None,
     *,
-    steps: int = 28,
+    steps: int = DELETION_STEPS,
     substrates: tuple[Substrate, Substrate] = ("zero", "zero"),
     progress: Progress | None = None,
 ) -> dict[Score, DeletionInsertion]:
     """:func:`deletion_insertion` with each of the scores, all out of the same passes through the model."""
+    saliency = _check(model, x, saliency, steps)
+    classes = classes_of(model, x, target)
+    at_once = images_at_once(model, x)
+    chunk = max(1, at_once // (steps + 1))
+    curves: dict[Score, tuple[list[Tensor], list[Tensor]]] = {score: ([], []) for score in SCORES}
+    with evaluating(model):
+        for start in range(0, len(x), chunk):
+            part = slice(start, start + chunk)
+            images, targets = x[part], classes[part]
+            ranks = _ranks(saliency[part].to(x.device))
+            clean = outputs_of(model, images).gather(1, targets[:, None])
+            ends = ((images, substrate(images, substrates[0])), (substrate(images, substrates[1]), images))
+            for which, (begin, end) in enumerate(ends):
+                logits = _logits_between(model, begin, end, ranks, steps, at_once)
+                for score in SCORES:
+                    curves[score][which].append(_scores(logits, targets, clean, score))
+            if progress is not None:
+                progress(min(len(x), start + chunk), len(x))
+    results: dict[Score, DeletionInsertion] = {}
+    for score, (deletions, insertions) in curves.items():
+        deletion, insertion = torch.cat(deletions), torch.cat(insertions)
+        results[score] = DeletionInsertion(deletion, insertion, _area(deletion), _area(insertion), score, substrates)
+    return results
+
+
+@dataclass(frozen=True)
+class AtStep:
+    """The images at one step of deletion or insertion."""
+
+    images: Tensor
+    """(N, C, H, W)"""
+    _compute_scores: Callable[[], Tensor] = field(repr=False)
+
+    @cached_property
+    def scores(self) -> Tensor:
+        """(N,): the height of each image's curve at this step. Computed when it is first asked for."""
+        return self._compute_scores()
+
+
+def at_step(
+    model: nn.Module,
+    x: Tensor,
+    saliency: Tensor,
+    step: int,
+    *,
+    steps: int = DELETION_STEPS,
+    which: Literal["deletion", "insertion"] = "deletion",
+    target: Target = None,
+    score: Score = "relative",
+    substrates: tuple[Substrate, Substrate] = ("zero", "zero"),
+) -> AtStep:
+    """What :func:`deletion_insertion` shows the model after ``step`` of its ``steps``. The images need no pass through the
+    model.
+
+    Args:
+        model, x, saliency, target, steps, score: see :func:`deletion_insertion`.
+        step: 0 (nothing has changed) to ``steps`` (every pixel has).
+        which: "deletion" or "insertion".
+        substrates: where deletion ends, and where insertion starts.
+    """
+    saliency = _check(model, x, saliency, steps)
+    _check_score(score)
+    if not 0 <= step <= steps:
+        raise ValueError(f"step={step}: choose from 0 to {steps}")
+    if which not in ("deletion", "insertion"):
+        raise ValueError(f'which={which!r}: choose "deletion" or "insertion"')
+    begin, end = (x, substrate(x, substrates[0])) if which == "deletion" else (substrate(x, substrates[1]), x)
+    ranks = _ranks(saliency.to(x.device))
+    images = _mixed(begin, end, ranks, _counts(ranks, steps)[step : step + 1])
+
+    @torch.no_grad()
+    def scores() -> Tensor:
+        classes = classes_of(model, x, target)
+        heights = []
+        with evaluating(model):
+            at_once = images_at_once(model, x)
+            for clean, changed, targets in zip(*(torch.split(t, at_once) for t in (x, images, classes)), strict=True):
+                clean_logits = outputs_of(model, clean).gather(1, targets[:, None])
+                heights.append(_scores(outputs_of(model, changed)[:, None], targets, clean_logits, score)[:, 0])
+        return torch.cat(heights)
+
+    return AtStep(images, scores)
+
+
+def _check_score(score: Score) -> None:
+    if score not in SCORES:
+        raise ValueError(f'score={score!r}: choose "probability", "logit" or "relative"')
+
+
+def _check(model: nn.Module, x: Tensor, saliency: Tensor, steps: int) -> Tensor:
+    """The saliency as a tensor, if everything fits together."""
     check_images(model, x)
     saliency = torch.as_tensor(saliency)
     if saliency.shape != (len(x), *x.shape[-2:]):
@@ -98,28 +189,7 @@ def all_scores(
     pixels = x.shape[-2] * x.shape[-1]
     if not 1 <= steps <= pixels:
         raise ValueError(f"steps={steps}: choose from 1 to {pixels}, the number of pixels")
-    classes = classes_of(model, x, target)
-    size = at_once(model, x)
-    images_of_a_chunk = max(1, size // (steps + 1))
-    found: dict[Score, tuple[list[Tensor], list[Tensor]]] = {score: ([], []) for score in SCORES}
-    with evaluating(model):
-        for start in range(0, len(x), images_of_a_chunk):
-            part = slice(start, start + images_of_a_chunk)
-            images, chosen = x[part], classes[part]
-            rank = _ranks(saliency[part].to(x.device))
-            clean = outputs_of(model, images).gather(1, chosen[:, None])
-            ends = ((images, _substrate(images, substrates[0])), (_substrate(images, substrates[1]), images))
-            for which, (begin, end) in enumerate(ends):
-                told = _outputs_between(model, begin, end, rank, steps, size)
-                for score in SCORES:
-                    found[score][which].append(_curve(told, chosen, clean, score))
-            if progress is not None:
-                progress(min(len(x), start + images_of_a_chunk), len(x))
-    result: dict[Score, DeletionInsertion] = {}
-    for score, (deletions, insertions) in found.items():
-        deletion, insertion = torch.cat(deletions), torch.cat(insertions)
-        result[score] = DeletionInsertion(deletion, insertion, _area(deletion), _area(insertion), score, substrates)
-    return result
+    return saliency
 
 
 def _ranks(saliency: Tensor) -> Tensor:
@@ -129,47 +199,31 @@ def _ranks(saliency: Tensor) -> Tensor:
     return torch.empty_like(order).scatter_(1, order, places).view(saliency.shape)
 
 
-def _outputs_between(model: nn.Module, begin: Tensor, end: Tensor, rank: Tensor, steps: int, size: int) -> Tensor:
-    """(N, steps + 1, classes) of begin with more and more pixels of end: images and steps together, in few batches."""
-    counts = torch.linspace(0, rank[0].numel(), steps + 1, device=rank.device).round().long()
-    outputs = []
-    for some in torch.split(counts, max(1, size // len(begin))):
-        changed = rank[:, None] < some[None, :, None, None]
-        mixed = torch.where(changed[:, :, None], end[:, None], begin[:, None]).flatten(0, 1)
-        outputs.append(outputs_of(model, mixed).view(len(begin), len(some), -1))
-    return torch.cat(outputs, dim=1)
+def _counts(ranks: Tensor, steps: int) -> Tensor:
+    """(steps + 1,): how many pixels have changed after each step."""
+    return torch.linspace(0, ranks[0].numel(), steps + 1, device=ranks.device).round().long()
 
 
-def _curve(outputs: Tensor, classes: Tensor, clean: Tensor, score: Score) -> Tensor:
-    """(N, steps + 1): the score of each image's class."""
-    told = outputs.softmax(dim=2) if score == "probability" else outputs
-    curve = told.gather(2, classes[:, None, None].expand(-1, outputs.shape[1], 1))[:, :, 0]
-    return curve / clean if score == "relative" else curve
+def _mixed(begin: Tensor, end: Tensor, ranks: Tensor, counts: Tensor) -> Tensor:
+    """(N · counts, C, H, W): begin with the first pixels of end, once for each count; image by image."""
+    changed = ranks[:, None] < counts[None, :, None, None]
+    return torch.where(changed[:, :, None], end[:, None], begin[:, None]).flatten(0, 1)
+
+
+def _logits_between(model: nn.Module, begin: Tensor, end: Tensor, ranks: Tensor, steps: int, at_once: int) -> Tensor:
+    """(N, steps + 1, classes) on the way from begin to end: images and steps together, in few batches."""
+    parts = torch.split(_counts(ranks, steps), max(1, at_once // len(begin)))
+    logits = (outputs_of(model, _mixed(begin, end, ranks, counts)) for counts in parts)
+    shaped = [part.view(len(begin), len(counts), -1) for part, counts in zip(logits, parts, strict=True)]
+    return torch.cat(shaped, dim=1)
+
+
+def _scores(logits: Tensor, classes: Tensor, clean: Tensor, score: Score) -> Tensor:
+    """(N, steps): the score of each image's class, from logits (N, steps, classes) and the clean image's (N, 1)."""
+    values = logits.softmax(dim=2) if score == "probability" else logits
+    heights = values.gather(2, classes[:, None, None].expand(-1, logits.shape[1], 1))[:, :, 0]
+    return heights / clean if score == "relative" else heights
 
 
 def _area(curves: Tensor) -> Tensor:
     return (curves[:, 1:] + curves[:, :-1]).sum(dim=1) / (2 * (curves.shape[1] - 1))
-
-
-def _substrate(images: Tensor, kind: Substrate) -> Tensor:
-    if kind == "zero":
-        return torch.zeros_like(images)
-    if kind == "mean":
-        return images.mean(dim=(2, 3), keepdim=True).expand_as(images)
-    if kind != "blur":
-        raise ValueError(f'a substrate is "zero", "mean" or "blur", not {kind!r}')
-    kernel = _blur().to(images)
-    channels = images.shape[1]
-    across = F.conv2d(images, kernel.view(1, 1, 1, -1).expand(channels, 1, 1, -1), padding=(0, 5), groups=channels)
-    return F.conv2d(across, kernel.view(1, 1, -1, 1).expand(channels, 1, -1, 1), padding=(5, 0), groups=channels)
-
-
-def _blur() -> Tensor:
-    """(11,): one side of the kernel that RISE's authors use, a Gaussian of deviation 5 on 11 places. What would lie outside
-    is mirrored at the ends, as scipy's gaussian_filter does; so it is flatter than a Gaussian that is cut off."""
-    offsets = torch.arange(-20, 21)
-    weights = torch.exp(-offsets.double().square() / (2 * 5.0**2))
-    places = (5 + offsets) % 22
-    return torch.zeros(11, dtype=torch.float64).index_add(
-        0, torch.minimum(places, 21 - places), weights / weights.sum()
-    )

@@ -10,8 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from bort import explain
-from bort.explain._common import Target, check_images, classes_of
-from bort.measure._deletion import DeletionInsertion, Score, Substrate, all_scores
+from bort._defaults import DELETION_STEPS
+from bort._inspect import Target, check_images, classes_of
+from bort.measure._deletion import DeletionInsertion, Score, all_scores
+from bort.measure._substrate import Substrate
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,7 @@ def evaluate(
     methods: Iterable[str] | None = None,
     target: Target = None,
     *,
-    steps: int = 28,
+    steps: int = DELETION_STEPS,
     substrates: tuple[Substrate, Substrate] = ("zero", "zero"),
     options: dict[str, dict[str, object]] | None = None,
     progress: Callable[[str, int, int], None] | None = None,

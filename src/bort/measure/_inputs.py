@@ -10,10 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from bort import penalty
-from bort._inspect import evaluating
-from bort.layers import layer_inputs
-from bort.invert._backtrack import check_input
-from bort.layers import LinearMap, linear_maps
+from bort._inspect import check_input, evaluating
+from bort.layers import LinearMap, layer_inputs, linear_maps
 
 
 class Use(NamedTuple):

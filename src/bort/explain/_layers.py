@@ -1,0 +1,65 @@
+"""Which layers of a model have feature maps, and which of them the methods look at if none is named."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from bort._inspect import evaluating, outputs_of
+from bort.invert import Grid, grid_of
+
+
+def map_layers(model: nn.Module, x: Tensor) -> dict[str, Grid]:
+    """The names of all layers and blocks whose output is a map with more than one place, in the order in which they run, and
+    how each map is laid out: ``map_layers(model, x)[name].shape`` is (channels, height, width)."""
+    maps, _ = _maps(model, x)
+    return {name: grid for name, _, grid in maps}
+
+
+def top_layer(model: nn.Module, x: Tensor, *, deciding: bool = False) -> str:
+    """The last layer or block that has a map: the paper's Z. With ``deciding`` the last one whose places have a part in the
+    predicted logit: after the last attention of a ViT only the class token does."""
+    maps, logits = _maps(model, x)
+    if not maps:
+        raise ValueError(f"{type(model).__name__} has no layer with a feature map: name one with layer=")
+    if deciding:
+        slopes = torch.autograd.grad(logits.max(), [output for _, output, _ in maps], allow_unused=True)
+        for (name, _, grid), slope in zip(reversed(maps), reversed(slopes), strict=True):
+            if slope is not None and grid.to_map(slope).any():
+                return name
+    return maps[-1][0]
+
+
+def _maps(model: nn.Module, x: Tensor) -> tuple[list[tuple[str, Tensor, Grid]], Tensor]:
+    """Name, output and layout of every layer with a map, and the logits; of the first image, with autograd's graph."""
+    maps: list[tuple[str, Tensor, Grid]] = []
+
+    def record(name: str) -> Callable[[nn.Module, object, object], None]:
+        def hook(module: nn.Module, inputs: object, output: object) -> None:
+            if not isinstance(output, Tensor) or output.shape[0] != 1:
+                return  # no tensor, or windows of attention in the place of images
+            try:
+                grid = grid_of(model, name, output)
+            except ValueError:
+                return
+            if grid.shape[1] * grid.shape[2] > 1:
+                maps.append((name, output, grid))
+
+        return hook
+
+    hooks = [m.register_forward_hook(record(name)) for name, m in model.named_modules() if name and _is_layer(m)]
+    try:
+        with torch.inference_mode(False), torch.enable_grad(), evaluating(model):
+            return maps, outputs_of(model, x[:1].clone().requires_grad_())
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def _is_layer(module: nn.Module) -> bool:
+    """Convolutions, norms, and blocks of other modules. Single linear layers are left out: in attention their outputs are
+    queries, keys and values, not maps."""
+    kinds = (nn.Conv2d, nn.LayerNorm, nn.BatchNorm2d, nn.GroupNorm)
+    return isinstance(module, kinds) or any(True for _ in module.children())

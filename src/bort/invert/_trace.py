@@ -1,0 +1,87 @@
+"""One forward pass, kept so that signals can go back along it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import torch
+from torch import Tensor, nn
+
+from bort._inspect import current_budget
+from bort.invert._grid import Grid, grid_of
+from bort.invert._rules import Rule
+from bort.invert._salient import Salient, salient
+
+
+@dataclass(frozen=True)
+class Trace:
+    """One forward pass of a batch, from whose layer seeds go back to the input. It holds the pass's activations in memory."""
+
+    features: Tensor
+    """The layer's features for each image: its output, after the activation function if one follows directly."""
+    outputs: Tensor
+    """The model's logits."""
+    rule: Rule
+    smooth: bool
+    """Whether the rule takes the place of smooth activations, because the model has no ReLU."""
+    activated: bool
+    """Whether the features are those after an activation function that follows, and not the layer's own output."""
+    largest: int
+    """Numbers in the largest tensor of the pass: about what each seed takes in memory on its way back."""
+    total: int
+    """Numbers in all tensors of the pass together."""
+    _model: nn.Module = field(repr=False)
+    _layer: str = field(repr=False)
+    _input: Tensor = field(repr=False)
+    """The leaf of the graph that `_end` (the features) and `_logits` (the outputs) belong to."""
+    _end: Tensor = field(repr=False)
+    _logits: Tensor = field(repr=False)
+
+    @cached_property
+    def grid(self) -> Grid:
+        """How the features are laid out as maps. ValueError if the layer has none, as a linear head."""
+        return grid_of(self._model, self._layer, self.features)
+
+    @property
+    def maps(self) -> Tensor:
+        """(N, C, H, W): the features as maps, whatever the layer's layout."""
+        return self.grid.to_map(self.features)
+
+    def salient(self, k: int, start: int = 0) -> Salient:
+        """For each image the channels start … start + k in order of their largest activations."""
+        return salient(self.maps, k, start)
+
+    def back(self, seed: Tensor) -> Tensor:
+        """g(seed) of maps: (N, C, H, W) gives (N, *image), and (S, N, C, H, W) gives (S, N, *image). See :meth:`__call__`."""
+        return self(self.grid.from_map(seed))
+
+    def __call__(self, seed: Tensor) -> Tensor:
+        """g(seed) in the features' own layout: one seed of their shape, or several with one more dimension in front. The
+        result has the input's shape, with the same dimension in front."""
+        if seed.shape == self._end.shape:
+            return self(seed[None])[0]
+        if seed.ndim != self._end.ndim + 1 or seed.shape[1:] != self._end.shape:
+            raise ValueError(
+                f"a seed of shape {tuple(seed.shape)} does not fit the features {tuple(self._end.shape)}: give it their "
+                "shape, with one more dimension in front for several seeds"
+            )
+        if seed.device != self._end.device:
+            raise ValueError(f"the seed is on {seed.device}, the features on {self._end.device}: move it there")
+        if not len(seed):
+            return self._input.detach().new_empty(0, *self._input.shape)
+        at_once = max(1, current_budget().backward // self.largest)
+        return torch.cat([self._back(seeds) for seeds in torch.split(seed.to(self._end.dtype), at_once)])
+
+    def slope(self, classes: Tensor) -> Tensor:
+        """(N, C, H, W): ∂ logit of each image's class / ∂ features, with the trace's rule at every activation."""
+        logits = self._logits.gather(1, classes[:, None]).sum()
+        (gradient,) = torch.autograd.grad(logits, self._end, retain_graph=True)
+        return self.grid.to_map(gradient)
+
+    def _back(self, seeds: Tensor) -> Tensor:
+        def back(seed: Tensor) -> Tensor:
+            return torch.autograd.grad(self._end, self._input, seed, retain_graph=True)[0]
+
+        # Not is_grads_batched: that runs convolutions for one seed at a time (20 × 64 calls in ResNet-18).
+        return back(seeds[0])[None] if len(seeds) == 1 else torch.func.vmap(back)(seeds)
