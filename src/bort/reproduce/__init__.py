@@ -1,7 +1,37 @@
-"""The paper's tables and figures, run again: one JSON a result, and RESULTS.md out of them."""
+"""The paper's tables and figures, run again: one JSON file for each result, and RESULTS.md made from these files.
 
-from bort.reproduce._charts import write as charts
-from bort.reproduce._markdown import results
-from bort.reproduce._plan import PLANS, Job, reproduce
+The names below are imported when they are used: `bort --help` lists the tables without loading torch.
+"""
 
-__all__ = ["PLANS", "Job", "charts", "reproduce", "results"]
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from bort.reproduce._registry import TABLES, get
+
+if TYPE_CHECKING:
+    from bort.reproduce._result import Result
+    from bort.reproduce._results_md import charts, results
+    from bort.reproduce._run import reproduce
+    from bort.reproduce._table import Experiment, Table, Trained
+
+__all__ = ["TABLES", "Experiment", "Result", "Table", "Trained", "charts", "get", "reproduce", "results"]
+
+_HOME = {
+    "Experiment": "_table",
+    "Result": "_result",
+    "Table": "_table",
+    "Trained": "_table",
+    "charts": "_results_md",
+    "reproduce": "_run",
+    "results": "_results_md",
+}
+_RENAMED = {"Job": "Experiment", "PLANS": "TABLES for the names, and get(name) for a table"}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _RENAMED:
+        # Not AttributeError: `from bort.reproduce import PLANS` would replace its message by "cannot import name".
+        raise ImportError(f"bort.reproduce.{name} is gone: use bort.reproduce.{_RENAMED[name]}")
+    if name not in _HOME:
+        raise AttributeError(f"module 'bort.reproduce' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"bort.reproduce.{_HOME[name]}"), name)

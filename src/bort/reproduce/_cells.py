@@ -1,73 +1,76 @@
-"""Rows, cells and sections of RESULTS.md."""
+"""Cells, rows and tables of RESULTS.md in Markdown."""
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from bort import train
-
-Results = list[dict[str, Any]]
-
-
-def lost(found: Results) -> str:
-    lines = [f"- {r['row']}, seed {r['seed']}: failed, {r['failed']}\n" for r in found if r["failed"]]
-    return "".join(lines) + "\n" if lines else ""
+from bort.reproduce._result import Result
 
 
-def by_row(found: Results) -> dict[str, Results]:
-    rows: dict[str, Results] = {}
-    for each in found:
-        rows.setdefault(each["row"], []).append(each)
+def by_row(results: Iterable[Result]) -> dict[str, list[Result]]:
+    """The seeds of each row; rows in the order of the recipes, then by name."""
+    rows: dict[str, list[Result]] = {}
+    for result in results:
+        rows.setdefault(result.row, []).append(result)
     order = {name: number for number, name in enumerate(train.recipes.names())}
     return dict(sorted(rows.items(), key=lambda item: (order.get(item[0], len(order)), item[0])))
 
 
-def accuracy(runs: Results) -> tuple[float | None, str]:
-    good = [100 * r["metrics"]["accuracy"] for r in runs if not r["failed"]]
-    return (statistics.mean(good) if good else None), mean(good, failed=len(runs) - len(good))
+def mean_accuracy(seeds: Iterable[Result]) -> float | None:
+    """In per cent, over those that did not fail; None if all did."""
+    values = _accuracies(seeds)
+    return statistics.mean(values) if values else None
 
 
-def mean(values: list[float], failed: int = 0) -> str:
-    lost = f", {failed} failed" if failed else ""
+def accuracy_cell(seeds: Sequence[Result]) -> str:
+    values = _accuracies(seeds)
+    return mean_cell(values, failed=len(seeds) - len(values))
+
+
+def _accuracies(seeds: Iterable[Result]) -> list[float]:
+    return [100 * result.metrics["accuracy"] for result in seeds if not result.failed]
+
+
+def mean_cell(values: Sequence[float], failed: int = 0) -> str:
+    """ "98.50 ± 0.71 (n = 2)": mean, standard deviation and number."""
+    failures = f", {failed} failed" if failed else ""
     if not values:
-        return f"– (n = 0{lost})"
+        return f"– (n = 0{failures})"
     spread = f" ± {statistics.stdev(values):.2f}" if len(values) > 1 else ""
-    return f"{statistics.mean(values):.2f}{spread} (n = {len(values)}{lost})"
+    return f"{statistics.mean(values):.2f}{spread} (n = {len(values)}{failures})"
 
 
-def status(runs: Results, mean: float | None, paper: float | None) -> str:
-    if runs[0]["quick"]:
-        return "quick, embedded digits"
-    if mean is None:
-        return "failed"
-    if paper is None:
-        return ""
-    return "matches" if abs(mean - paper) <= 1 else ("above the paper" if mean > paper else "below the paper")
+def residual_cell(seeds: Iterable[Result]) -> str:
+    residuals = [result.metrics["residual"] for result in seeds if not result.failed]
+    return f"{statistics.mean(residuals):.3f}" if residuals else "–"
 
 
-def residual(runs: Results) -> str:
-    known = [r["metrics"]["residual"] for r in runs if not r["failed"]]
-    return f"{statistics.mean(known):.3f}" if known else "–"
-
-
-def paper_top1(name: str) -> float | None:
-    if name not in train.recipes.names():
-        return None
-    paper = train.recipes.get(name).paper
-    return paper.top1 if paper else None
-
-
-def cell(value: float | None) -> str:
+def number_cell(value: float | None) -> str:
     return "–" if value is None else f"{value:.2f}"
 
 
-def files(runs: Results) -> str:
-    return " ".join(f"[{r['seed'] if len(runs) < 7 else n}]({r['file']})" for n, r in enumerate(runs, 1))
+def file_links(results: Sequence[Result]) -> str:
+    """Called by their seeds; many are counted instead."""
+    return " ".join(f"[{r.seed if len(results) < 7 else n}]({r.file})" for n, r in enumerate(results, 1))
 
 
-def section(title: str, text: str, header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def failures(results: Iterable[Result]) -> str:
+    """A list of those that failed, for tables without a cell for it."""
+    lines = [f"- {r.row}, seed {r.seed}: failed, {r.failed}\n" for r in results if r.failed]
+    return "".join(lines) + "\n" if lines else ""
+
+
+def paper_top1(recipe_name: str) -> float | None:
+    """What the paper reports for a recipe; None if it has no such row."""
+    if recipe_name not in train.recipes.names():
+        return None
+    paper = train.recipes.get(recipe_name).paper
+    return paper.top1 if paper else None
+
+
+def table_section(title: str, text: str, header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return f"## {title}\n\n{text}\n\n{markdown(header, rows)}"
 
 

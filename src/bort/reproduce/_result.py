@@ -1,51 +1,98 @@
-"""One result, one file: what came out, and everything that is needed to get it again."""
+"""One result, one file: what was measured, and everything that is needed to measure it again."""
 
 from __future__ import annotations
 
 import json
-import time
-from pathlib import Path
+from dataclasses import dataclass, field, fields
+from pathlib import Path, PurePosixPath
 from typing import Any
 
-from bort import _environment
 from bort._files import write_atomically
 from bort.train import Recipe
 
 
-def write(file: Path, folder: Path, command: str, recipe: Recipe, spent: float, **facts: Any) -> dict[str, Any]:
-    """DESIGN's list: metrics, recipe, seed, commit, versions, hardware, seconds, data hash; whole or not at all.
+@dataclass(frozen=True)
+class Result:
+    """A row of a table with one seed."""
 
-    ``folder`` is the run's: hardware, versions and commit are those of the training, which may have been another day's.
-    ``spent`` is what measuring took beside it.
-    """
-    starts = folder / "environment.json"
-    start = json.loads(starts.read_text())[-1] if starts.exists() else {}
-    data = start.get("data", {})
-    result = {
-        **facts,
-        "command": command,
-        "recipe": recipe.to_dict(),
-        "seed": recipe.seed,
-        "seconds": facts.get("metrics", {}).get("seconds"),
-        "measuring_seconds": round(spent, 2),
-        "data": {"name": recipe.data.name, "fingerprint": data.get("fingerprint", "")},
-        "hardware": start.get("hardware", _environment.hardware()),
-        "versions": start.get("versions", _environment.versions()),
-        "commit": start.get("commit", _environment.commit()),
-        "measured": {"hardware": _environment.hardware(), "commit": _environment.commit()},
-        "date": time.strftime("%Y-%m-%d"),
-    }
-    file.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(file, json.dumps(result, indent=1, ensure_ascii=False) + "\n")
-    return result
+    table: str
+    recipe: Recipe
+    metrics: dict[str, Any]
+    """What the experiment's ``measure`` returned; empty if the training failed."""
+    file: str
+    """Its path inside the folder of results: "table1/mnist-lenet-sgd-seed0.json"."""
+    note: str = ""
+    """How this row differs from the others of its table."""
+    failed: str = ""
+    """Why the training ended before it was finished; empty if it did not."""
+    quick: bool = False
+    """On the embedded digits, instead of the paper's data."""
+    command: str = ""
+    """Typed, it makes this file again."""
+    measuring_seconds: float = 0.0
+    """Beside the training, whose seconds are in the metrics."""
+    data: dict[str, str] = field(default_factory=dict)
+    """Name and fingerprint of the data set."""
+    hardware: str = ""
+    versions: dict[str, str] = field(default_factory=dict)
+    commit: str = ""
+    """These three are those of the training."""
+    measured: dict[str, str] = field(default_factory=dict)
+    """Hardware and commit of the measurement, which may be of another day than the training."""
+    date: str = ""
 
+    @property
+    def row(self) -> str:
+        """What the seeds of a row have in common: the recipe's name."""
+        return self.recipe.name
 
-def read(folder: Path) -> list[dict[str, Any]]:
-    """All results of a folder, by name."""
-    found = []
-    for file in sorted(folder.glob("*.json")):
+    @property
+    def seed(self) -> int:
+        return self.recipe.seed
+
+    @property
+    def stem(self) -> str:
+        """The name of its file, without ".json"."""
+        return PurePosixPath(self.file).stem
+
+    def write(self, folder: Path) -> Path:
+        """Write its file inside the folder of results, completely or not at all."""
+        values = {
+            "failed": self.failed,
+            "metrics": self.metrics,
+            "table": self.table,
+            "row": self.row,
+            "note": self.note,
+            "quick": self.quick,
+            "command": self.command,
+            "recipe": self.recipe.to_dict(),
+            "seed": self.seed,
+            "seconds": self.metrics.get("seconds"),
+            "measuring_seconds": self.measuring_seconds,
+            "data": self.data,
+            "hardware": self.hardware,
+            "versions": self.versions,
+            "commit": self.commit,
+            "measured": self.measured,
+            "date": self.date,
+        }
+        file = folder / self.file
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(file, json.dumps(values, indent=1, ensure_ascii=False) + "\n")
+        return file
+
+    @classmethod
+    def read(cls, folder: Path) -> list[Result]:
+        """All results of a table's folder, by the names of their files."""
+        return [cls.read_file(file) for file in sorted(folder.glob("*.json"))]
+
+    @classmethod
+    def read_file(cls, file: Path) -> Result:
         try:
-            found.append(json.loads(file.read_text()) | {"file": f"{folder.name}/{file.name}"})
-        except ValueError as error:
-            raise ValueError(f"{file} is damaged: {error}. Remove it, and `bort reproduce` makes it again") from error
-    return found
+            values = json.loads(file.read_text())
+            recipe = Recipe.from_dict(values["recipe"])
+            others = {f.name: values[f.name] for f in fields(cls) if f.name not in ("recipe", "file")}
+        except (KeyError, TypeError, ValueError) as error:
+            problem = f"it has no {error}" if isinstance(error, KeyError) else str(error)
+            raise ValueError(f"{file} is damaged: {problem}. Remove it, and `bort reproduce` makes it again") from error
+        return cls(recipe=recipe, file=f"{file.parent.name}/{file.name}", **others)

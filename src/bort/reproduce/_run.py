@@ -1,0 +1,125 @@
+"""Run what is missing of a table."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from bort import _environment, train
+from bort.reproduce._registry import get
+from bort.reproduce._result import Result
+from bort.reproduce._table import Experiment, Trained
+from bort.train import NotFinite, Recipe, Run, Runtime
+
+Fit = Callable[[Recipe, Path, Runtime], Run]
+"""As :func:`bort.train.fit`: trains a recipe in a folder, or goes on with the run that is there."""
+
+
+def reproduce(
+    table: str,
+    out: Path,
+    runs: Path,
+    runtime: Runtime,
+    *,
+    quick: bool = False,
+    seeds: tuple[int, ...] | None = None,
+    only: str = "",
+    fit: Fit = train.fit,
+    say: Callable[[str], None] = print,
+) -> list[Path]:
+    """Run the experiments of a table that have no result file yet, and return the files of all of them.
+
+    A run that was interrupted is continued. A training that diverges is a result too: the table shows it as failed.
+
+    Args:
+        table: its name, one of ``bort.reproduce.TABLES``.
+        out: the folder of results; files go to out/table.
+        runs: the folder for the trainings, which tables share: one folder for each recipe and seed.
+        runtime: where and how the trainings run.
+        quick: the same in small, on the embedded digits.
+        seeds: instead of the table's own.
+        only: run only what has this in the name of its file.
+        fit: the function that trains.
+        say: called with lines on the progress.
+    """
+    experiments = [e for e in get(table).seeded(quick, seeds or None) if only in e.stem]
+    if not experiments:
+        raise ValueError(f"no row of {table} has {only!r} in its name")
+    files = [out / _file(table, experiment) for experiment in experiments]
+    missing = [experiment for experiment, file in zip(experiments, files, strict=True) if not file.exists()]
+    say(f"{table}: {len(experiments) - len(missing)} of {len(experiments)} results are there, {len(missing)} to make")
+    for number, experiment in enumerate(missing, 1):
+        say(f"{table} {number}/{len(missing)}: {experiment.stem}")
+        _run(table, experiment, out, runs, runtime, quick=quick, fit=fit).write(out)
+    return files
+
+
+def _run(
+    table: str, experiment: Experiment, out: Path, runs: Path, runtime: Runtime, *, quick: bool, fit: Fit
+) -> Result:
+    """Train and measure."""
+    recipe, baseline_recipe = experiment.recipe, experiment.baseline
+    file = _file(table, experiment)
+    failed, metrics, start = "", {}, time.perf_counter()
+    try:
+        run = fit(recipe, _folder(recipe, runs), runtime)
+        baseline = None if baseline_recipe is None else fit(baseline_recipe, _folder(baseline_recipe, runs), runtime)
+        start = time.perf_counter()
+        pictures = (out / file).with_suffix("")
+        metrics = experiment.measure(Trained(run, baseline, _device(runtime), runtime.data_root, pictures))
+    except NotFinite as failure:
+        failed = str(failure)
+    seconds = time.perf_counter() - start
+    trained = _environment_of(_folder(recipe, runs))
+    here = {"hardware": _environment.hardware(), "commit": _environment.commit()}
+    return Result(
+        table=table,
+        recipe=recipe,
+        metrics=metrics,
+        file=file,
+        note=experiment.note,
+        failed=failed,
+        quick=quick,
+        command=_command(table, experiment, quick=quick),
+        measuring_seconds=round(seconds, 2),
+        data={"name": recipe.data.name, "fingerprint": trained.get("data", {}).get("fingerprint", "")},
+        hardware=trained.get("hardware", here["hardware"]),
+        versions=trained.get("versions", _environment.versions()),
+        commit=trained.get("commit", here["commit"]),
+        measured=here,
+        date=time.strftime("%Y-%m-%d"),
+    )
+
+
+def _file(table: str, experiment: Experiment) -> str:
+    """Of its result, inside the folder of results."""
+    return f"{table}/{experiment.stem}.json"
+
+
+def _folder(recipe: Recipe, runs: Path) -> Path:
+    """Of its training: tables that need the same one share it."""
+    return runs / f"{recipe.name}-seed{recipe.seed}"
+
+
+def _command(table: str, experiment: Experiment, *, quick: bool) -> str:
+    """What to type to get this result alone."""
+    command = f"bort reproduce {table} --only {experiment.stem}" + (" --quick" if quick else "")
+    seed = experiment.recipe.seed
+    return command if seed in get(table).seeds_for(quick) else f"{command} --seeds {seed}"
+
+
+def _environment_of(folder: Path) -> dict[str, Any]:
+    """Where a run was last started, which may have been another day and machine; empty if the folder does not say. Read
+    from its file because a training that diverged returns no run."""
+    file = folder / "environment.json"
+    starts: list[dict[str, Any]] = json.loads(file.read_text()) if file.exists() else []
+    return starts[-1] if starts else {}
+
+
+def _device(runtime: Runtime) -> str:
+    return ("cuda" if torch.cuda.is_available() else "cpu") if runtime.device == "auto" else runtime.device

@@ -1,0 +1,89 @@
+"""What a table is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor, nn
+
+from bort.reproduce._result import Result
+from bort.train import Recipe, Run
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True)
+class Trained:
+    """The finished training (or pair of trainings) of an experiment, for what is to be measured."""
+
+    run: Run
+    baseline: Run | None
+    """The second run, where the experiment has one."""
+    device: str
+    data_root: Path | None
+    pictures: Path
+    """The folder for what is drawn; it may not exist yet."""
+
+    @property
+    def model(self) -> nn.Module:
+        return self.run.model.to(self.device)
+
+    def examples(self, count: int) -> tuple[Tensor, Tensor]:
+        """Test images as the network sees them, (N, C, H, W), and labels (N,), on the device."""
+        images, labels = self.run.examples(count, self.data_root)
+        return images.to(self.device), labels.to(self.device)
+
+
+Measure = Callable[[Trained], dict[str, Any]]
+"""Returns the metrics of a result file."""
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A training and what is measured of it: one result file for each seed."""
+
+    recipe: Recipe
+    measure: Measure
+    note: str = ""
+    """How this row differs from the others of its table."""
+    name: str = ""
+    """For the result file; the recipe's by default."""
+    baseline: Recipe | None = None
+    """A second training, to be drawn beside the first."""
+
+    def with_seed(self, seed: int) -> Experiment:
+        baseline = None if self.baseline is None else replace(self.baseline, seed=seed)
+        return replace(self, recipe=replace(self.recipe, seed=seed), baseline=baseline)
+
+    @property
+    def stem(self) -> str:
+        """The name of its result file, without ".json"."""
+        return f"{self.name or self.recipe.name}-seed{self.recipe.seed}"
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table or figure of the paper: its trainings, what is measured of them, and its section of RESULTS.md."""
+
+    experiments: Callable[[bool], list[Experiment]]
+    """Called with ``quick``: True for the same in small, on the embedded digits. Each experiment is run with every seed."""
+    section: Callable[[list[Result]], str]
+    """Results, in the order of their files' names, as Markdown."""
+    seeds: tuple[int, ...]
+    """Those that are run unless others are asked for; with ``quick`` it is 0 only."""
+    also_reads: tuple[str, ...] = ()
+    """Other tables whose results the section gets too, after its own."""
+    charts: Mapping[str, Callable[[list[Result]], Figure | None]] = field(default_factory=dict)
+    """Drawn from the results that did not fail, by the name of the PNG file; None if they have nothing to draw."""
+
+    def seeds_for(self, quick: bool) -> tuple[int, ...]:
+        return (0,) if quick else self.seeds
+
+    def seeded(self, quick: bool, seeds: Iterable[int] | None = None) -> list[Experiment]:
+        """Every experiment with every seed, one result file each."""
+        chosen = self.seeds_for(quick) if seeds is None else tuple(seeds)
+        return [experiment.with_seed(seed) for experiment in self.experiments(quick) for seed in chosen]
