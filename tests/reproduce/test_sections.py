@@ -1,86 +1,193 @@
-"""What RESULTS.md says of results, made up so that the answer is known."""
+"""Sections of RESULTS.md from results that are made up, so that the numbers are known."""
 
-from types import SimpleNamespace
+from dataclasses import replace
 
+import pytest
 import torch
 
-from bort.reproduce import _measure
-from bort.reproduce._markdown import _settings
-from bort.reproduce._which_lenet import lenet
+from bort import train
+from bort.reproduce import Result, Trained, get
+
+RECIPES = {name: train.recipes.get(name) for name in train.recipes.names()}
 
 
-def result(row, accuracy, *, data="mnist", constraint=0.0, note="", seed=0, **metrics):
-    recipe = {"data": {"name": data}, "optim": {"constraint": constraint}}
-    measured = {"accuracy": accuracy / 100, "residual": 0.5, **metrics}
-    return {
-        "row": row,
-        "note": note,
-        "seed": seed,
-        "failed": "",
-        "file": f"{row}-{seed}",
-        "recipe": recipe,
-        "metrics": measured,
-    }
+def result(table, recipe, accuracy=50.0, *, seed=0, note="", failed="", quick=False, **metrics):
+    recipe = replace(recipe, seed=seed)
+    measured = {} if failed else {"accuracy": accuracy / 100, "residual": 0.5, **metrics}
+    file = f"{table}/{recipe.name}-seed{seed}.json"
+    return Result(table, recipe, measured, file, note=note, failed=failed, quick=quick)
 
 
 def line(text, start):
-    return next(each for each in text.splitlines() if each.startswith(start))
+    return next(candidate for candidate in text.splitlines() if candidate.startswith(start))
+
+
+@pytest.mark.parametrize(
+    ("accuracies", "cells"),
+    [
+        ((98.5, 99.5), "98.42 | 99.00 ± 0.71 (n = 2) | +0.58 | matches | 0.500"),
+        ((90.0,), "98.42 | 90.00 (n = 1) | -8.42 | below the paper | 0.500"),
+        ((99.5, None), "98.42 | 99.50 (n = 1, 1 failed) | +1.08 | above the paper | 0.500"),
+        ((None, None), "98.42 | – (n = 0, 2 failed) | – | failed | –"),
+    ],
+)
+def test_a_row_beside_the_papers(accuracies, cells):
+    row = RECIPES["mnist-acnn-small-sgd"]
+    seeds = [
+        result("table1", row, accuracy or 0, seed=seed, failed="" if accuracy else "the loss is nan")
+        for seed, accuracy in enumerate(accuracies)
+    ]
+    text = get("table1").section(seeds)
+    assert line(text, "| mnist-acnn-small-sgd").startswith(f"| mnist-acnn-small-sgd | {cells} |")
+
+
+def test_a_quick_row_is_not_the_papers():
+    text = get("table1").section([result("table1", RECIPES["mnist5k-lenet-sgd"], quick=True)])
+    assert "| – | 50.00 (n = 1) | – | quick, embedded digits |" in line(text, "| mnist5k")
+    assert "Not the paper's data" in text
+
+
+def test_a_small_row_of_table_2_beside_the_full_one():
+    text = get("table2").section([result("table2", RECIPES["tiny-imagenet-vgg16-bort-a"], 5.0, top5=0.2)])
+    assert "| 5.00 (n = 1) | 20.00 (n = 1) | 69.75 | `bort train imagenet-vgg16-bort-a` |" in line(text, "| tiny")
+    other = replace(RECIPES["mnist-lenet-sgd"], name="of-another-day")
+    text = get("table2").section([result("table2", other, 5.0, top5=0.2)])
+    assert "| 20.00 (n = 1) | – | – |" in line(text, "| of-another-day")
+
+
+def lenet(name, accuracy, **facts):
+    """A result of the LeNet search, by the name of its recipe."""
+    (experiment,) = (e for e in get("lenet").experiments(False) if e.recipe.name == name)
+    return result("lenet", experiment.recipe, accuracy, note=experiment.note, **facts)
 
 
 def test_the_nearest_lenet_and_the_most_accurate_one():
-    found = []
-    for note, sgd, weak, strong in (
+    rows = []
+    for variant, sgd, weak, strong in (
         ("relu-max-momentum0.9-raw", 95.0, 99.5, 97.0),
         ("tanh-max-momentum0-raw", 80.01, 85.0, 86.85),  # 1 and 2 points from the paper's 79.01 and 88.85
-        ("relu-max-momentum0-raw", 79.01, 99.0, None),  # matches, but has no figure for λ 0.1
+        ("relu-max-momentum0-raw", 79.01, 99.0, None),  # the paper's with SGD, but there is none with λ 0.1
     ):
-        for constraint, accuracy in ((0.0, sgd), (0.01, weak), (0.1, strong)):
+        for constraint, accuracy in (("0", sgd), ("0.01", weak), ("0.1", strong)):
             if accuracy is not None:
-                found.append(result(f"{note}-{constraint}", accuracy, constraint=constraint, note=note))
-    said = line(lenet(found), "- mnist")
-    assert "79.01 → 88.85" in said
-    assert "Nearest: tanh, max, momentum0, raw (gap 1.5)" in said
-    assert "Most accurate: relu, max, momentum0.9, raw, λ 0.01 (99.50%)" in said
-
-
-def test_dead_classes_and_images_of_which_nothing_is_said(monkeypatch):
-    """Behind a ReLU class 0 has no logit above 0, and of the first image, 0, nothing is said."""
-    images, labels = -torch.ones(4, 1), torch.tensor([0, 0, 3, 3])
-    images[0] = 0.0
-    monkeypatch.setattr(_measure, "examples", lambda *_: (images, labels))
-    model = torch.nn.Sequential(torch.nn.Linear(1, 4, bias=False), torch.nn.ReLU())
-    with torch.no_grad():
-        model[0].weight[:] = torch.tensor([[1.0], [2.0], [-1.0], [-2.0]])
-    run = SimpleNamespace(recipe=None, model=model, history=[{"accuracy": 0.75, "residual": 0.1}])
-    found = _measure.classes(SimpleNamespace(run=run, device="cpu", data_root=None))
-    assert found["dead_classes"] == 1
-    assert found["accuracy"] == (0.25 + 0 + 1 + 1) / 4, "four classes share the first"
+                rows.append(lenet(f"mnist-lenet-{variant}-lambda{constraint}", accuracy))
+    summary = line(get("lenet").section(rows), "- mnist")
+    assert "79.01 → 88.85" in summary
+    assert "Nearest: tanh, max, momentum0, raw (gap 1.5)" in summary
+    assert "Most accurate: relu, max, momentum0.9, raw, λ 0.01 (99.50%)" in summary
 
 
 def test_dead_classes_are_counted_seed_by_seed():
-    note = "relu-max-momentum0.9-normalised-relu_at_the_end"
-    found = [
-        result("a", 79.1, note=note, dead_classes=2),
-        result("b", 98.9, note=note, constraint=0.1, dead_classes=0),
-        result("a", 88.8, note=note, seed=1, dead_classes=1),
-    ]
-    text = lenet(found)
+    row = "mnist-lenet-relu-max-momentum0.9-normalised-relu_at_the_end-lambda"
+    text = get("lenet").section(
+        [
+            lenet(f"{row}0", 79.1, dead_classes=2),
+            lenet(f"{row}0.1", 98.9, dead_classes=0),
+            lenet(f"{row}0", 88.8, seed=1, dead_classes=1),
+        ]
+    )
     assert line(text, "| mnist | 0 |").startswith("| mnist | 0 | 79.10 | 2 | 98.90 | 0 |")
     assert line(text, "| mnist | 1 |").startswith("| mnist | 1 | 88.80 | 1 | – | – |")
     assert "83.95 ± 6.86 (n = 2)" in line(text, "| mnist | relu, max, momentum0.9, normalised, relu at the end |")
-    assert "seed by seed" not in lenet([result("a", 79.1, note="relu-max")])
+    without = get("lenet").section([lenet("mnist-lenet-relu-max-momentum0.9-raw-lambda0", 79.1)])
+    assert "seed by seed" not in without
+
+
+def test_dead_classes_and_images_without_a_largest_logit(tmp_path):
+    """Behind a ReLU class 0 never has a logit above 0; the first image has four logits of 0."""
+    model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(1, 4, bias=False), torch.nn.ReLU())
+    with torch.no_grad():
+        model[1].weight[:] = torch.tensor([[-1.0], [-2.0], [1.0], [2.0]])
+    pixels = train.recipes.Data("tests.reproduce.small:four_pixels", 1, channels=1, classes=4, normalise=False)
+    recipe = replace(RECIPES["mnist5k-lenet-sgd"], data=pixels)
+    run = train.Run(tmp_path, recipe, [{"accuracy": 0.75, "residual": 0.1}], [], model)
+    measure = get("deep").experiments(True)[0].measure
+    metrics = measure(Trained(run, None, "cpu", None, tmp_path / "pictures"))
+    assert metrics["dead_classes"] == 1
+    assert metrics["accuracy"] == (0.25 + 0 + 1 + 1) / 4, "four classes share the first image"
+    assert metrics["residual"] == 0.1
 
 
 def test_a_setting_stands_beside_the_row_that_it_changes():
-    table1 = [result("mnist-lenet-sgd", 97.0), result("mnist-lenet-bort-s", 99.0)]
-    found = [
-        result("mnist-lenet-sgd-cosine", 98.0, note="a cosine rate"),
-        result("mnist-lenet-bort-s-every-4", 99.1, note="the penalty at each fourth step"),
-        result("other-net-bort-s-cosine", 50.0, note="a cosine rate"),
+    table1 = [
+        result("table1", RECIPES["mnist-acnn-small-sgd"], 97.0),
+        result("table1", RECIPES["mnist-acnn-small-bort-s"], 99.0),
+        result("table1", RECIPES["cifar10-acnn-small-bort-s"], 70.0),
     ]
-    text = _settings(found, table1)
-    assert "| a cosine rate | 97.00 (n = 1) | 98.00 (n = 1) |" in line(text, "| mnist-lenet-sgd-cosine")
-    assert "| the penalty at each fourth step | 99.00 (n = 1) | 99.10 (n = 1) |" in line(
-        text, "| mnist-lenet-bort-s-every-4"
+    changes = {e.recipe.name: e for e in get("settings").experiments(False)}
+    changed = [
+        result("settings", changes[name].recipe, accuracy, note=changes[name].note)
+        for name, accuracy in (
+            ("mnist-acnn-small-sgd-cosine", 98.0),
+            ("mnist-acnn-small-bort-s-every-4", 99.1),
+            ("cifar10-lenet-bort-s-cosine", 50.0),
+        )
+    ]
+    text = get("settings").section([*changed, *table1])
+    cosine, every = line(text, "| mnist-acnn-small-sgd-cosine"), line(text, "| mnist-acnn-small-bort-s-every-4")
+    assert "| a cosine rate | 97.00 (n = 1) | 98.00 (n = 1) |" in cosine
+    assert "| the penalty at each fourth step | 99.00 (n = 1) | 99.10 (n = 1) |" in every
+    assert "| a cosine rate | – | 50.00 (n = 1) |" in line(text, "| cifar10-lenet-bort-s-cosine")
+    assert "| mnist-acnn-small-sgd |" not in text, "rows of Table 1 have their own section"
+
+
+def areas(deletion, insertion, error=0.01):
+    cells = {f"{score} deletion": [deletion, error] for score in ("relative", "logit", "probability")}
+    cells |= {f"{score} insertion": [insertion, error] for score in ("relative", "logit", "probability")}
+    return {"methods": {"sat": cells}, "images": 8, "masks": 50}
+
+
+def table3(row, *arguments, seed=0):
+    return result("table3", RECIPES[row], seed=seed, **areas(*arguments))
+
+
+def test_better_worse_or_equal_beside_the_paper():
+    text = get("table3").section(
+        [
+            table3("mnist-acnn-small-sgd", 0.5, 0.5),
+            table3("mnist-acnn-small-bort-s", 0.45, 0.45),
+            table3("cifar10-acnn-small-sgd", 0.5, 0.5, 0.03),
+            table3("cifar10-acnn-small-bort-s", 0.45, 0.55),
+            table3("tiny-imagenet-acnn-base-sgd", 0.5, 0.5),
+        ]
     )
-    assert "| a cosine rate | – | 50.00 (n = 1) |" in line(text, "| other-net")
+    relative, probability, logit = text.split("### Score: ")[1:]
+    cells = "0.500 | 0.450 | better | 0.26 → 0.05 | 0.500 | 0.450 | worse | 0.61 → 0.80"
+    assert line(relative, "| mnist") == f"| mnist-acnn-small | sat | {cells} |"
+    assert line(relative, "- mnist").endswith("here and in the paper: sat deletion; in the paper only: sat insertion.")
+    cells = "0.500 | 0.450 | = | 0.31 → 0.27 | 0.500 | 0.550 | = | 0.76 → 0.81"
+    assert line(relative, "| cifar10") == f"| cifar10-acnn-small | sat | {cells} |"
+    assert line(probability, "| mnist") == "| mnist-acnn-small | sat | 0.500 | 0.450 | better | 0.500 | 0.450 | worse |"
+    assert logit.startswith("logit")
+    assert "tiny-imagenet-acnn-base" not in relative, "one network without the other is no comparison"
+
+
+def test_areas_are_averaged_over_seeds():
+    rows = [table3(f"mnist-acnn-small-{optim}", 0.1, 0.5, seed=0) for optim in ("sgd", "bort-s")]
+    rows += [table3(f"mnist-acnn-small-{optim}", 0.4, 0.5, seed=1) for optim in ("sgd", "bort-s")]
+    text = get("table3").section(rows)
+    assert "| sat | 0.250 | 0.250 | = |" in line(text, "| mnist-acnn-small |")
+    assert "mnist-acnn-small 50.00 ± 0.00 (n = 2) → 50.00 ± 0.00 (n = 2)" in text
+
+
+def test_a_cell_of_the_grid_that_is_missing():
+    cells = {e.recipe.name: e.recipe for e in get("ablation").experiments(False)}
+    names = ("wd0-lambda0", "wd0-lambda0.1", "wd0.01-lambda0.1")
+    rows = [result("ablation", cells[f"cifar10-acnn-small-{name}"], 10.0 * n) for n, name in enumerate(names, 1)]
+    text = get("ablation").section(rows)
+    assert line(text, "| weight decay") == "| weight decay \\ λ | 0 | 0.1 |"
+    assert line(text, "| 0 |") == "| 0 | 10.00 (n = 1) | 20.00 (n = 1) |"
+    assert line(text, "| 0.01 |") == "| 0.01 | – | 30.00 (n = 1) |"
+
+
+def test_a_seed_of_the_deep_network_that_failed():
+    recipe = get("deep").experiments(False)[0].recipe
+    rows = [
+        result("deep", recipe, 96.0, dead_classes=0, sigma=[0.1, 2.0]),
+        result("deep", recipe, 61.0, seed=1, dead_classes=4, sigma=[0.2, 3.0]),
+        result("deep", recipe, seed=2, failed="the loss is nan"),
+    ]
+    text = get("deep").section(rows)
+    cells = "78.50 ± 24.75 (n = 2, 1 failed) | 96.00, 61.00, failed | 0, 4 | 0.10 … 3.00"
+    assert cells in line(text, "| mnist5k-acnn-base-sgd")
+    assert "0.5 times as wide" in text

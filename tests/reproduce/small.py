@@ -1,0 +1,36 @@
+"""Experiments of a second: 150 images, one epoch, narrow networks."""
+
+from dataclasses import replace
+
+import torch
+
+from bort import train
+from bort.data import Dataset
+from bort.reproduce import reproduce
+
+CPU = train.Runtime(device="cpu")
+
+
+def fit(recipe, out, runtime, **options):
+    """As `bort.train.fit`, with a recipe cut down."""
+    net = recipe.net
+    if net.name.startswith("acnn"):
+        net = replace(net, options={"width": 0.05, "narrowest": 4})
+    data = replace(recipe.data, name="tests.train.small:dataset")
+    return train.fit(replace(recipe, net=net, data=data, epochs=1), out, runtime, **options)
+
+
+def make(table, folder, **options):
+    """The quick form of a table into folder/results; returns what was said and the files."""
+    lines = []
+    choices = {"quick": True, "fit": fit, "say": lines.append} | options
+    files = reproduce(table, folder / "results", folder / "runs", CPU, **choices)
+    return lines, files
+
+
+def four_pixels():
+    """Four test images of one pixel: 0 for the first, 1 for the others."""
+    images = torch.full((4, 1, 1, 1), 255, dtype=torch.uint8)
+    images[0] = 0
+    labels = torch.tensor([0, 0, 3, 3])
+    return Dataset("four pixels", images, labels, images, labels)

@@ -1,0 +1,72 @@
+"""`bort reproduce` and `bort results`"""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from bort import train
+from bort.cli.reproduce import reproduce, results
+
+COMMITTED = Path(__file__).parents[2] / "results"
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.slow
+def test_the_quick_form_of_a_row(tmp_path, capsys):
+    """Real data and a real training: LeNet on the embedded digits."""
+    reproduce("table1", quick=True, only="lenet-sgd", device="cpu")
+    result = json.loads((tmp_path / "results/quick/table1/mnist5k-lenet-sgd-seed0.json").read_text())
+    assert result["metrics"]["accuracy"] > 0.9
+    assert train.load(tmp_path / "runs/reproduce-quick/mnist5k-lenet-sgd-seed0").is_complete
+    text = (tmp_path / "results/quick/RESULTS.md").read_text()
+    assert f"{100 * result['metrics']['accuracy']:.2f} (n = 1)" in text
+    assert "1 results in" in capsys.readouterr().out
+
+
+def test_results_are_written_and_checked(tmp_path, capsys):
+    for table in ("table1", "ablation"):
+        shutil.copytree(COMMITTED / table, tmp_path / "results" / table, ignore=shutil.ignore_patterns("*.png"))
+    with pytest.raises(SystemExit, match="is not what its result files give: run `bort results`"):
+        results(check=True)
+    results()
+    assert capsys.readouterr().out == "results/RESULTS.md, results/ablation/grid.png written\n"
+    assert (tmp_path / "results/ablation/grid.png").read_bytes().startswith(b"\x89PNG")
+    results(check=True)
+    (tmp_path / "results/RESULTS.md").write_text("something else")
+    with pytest.raises(SystemExit, match="is not what its result files give"):
+        results(check=True)
+
+
+def test_a_damaged_result_file(tmp_path):
+    (tmp_path / "results/table1").mkdir(parents=True)
+    (tmp_path / "results/table1/bad.json").write_text("{")
+    with pytest.raises(SystemExit, match=r"bort results: .*bad\.json is damaged"):
+        results()
+
+
+def test_a_row_that_is_not_there():
+    with pytest.raises(SystemExit, match="bort reproduce: no row of table1 has 'vgg' in its name"):
+        reproduce("table1", only="vgg")
+
+
+def test_table_2_has_no_quick_form():
+    with pytest.raises(SystemExit, match="bort reproduce: table2 has no quick form"):
+        reproduce("table2", quick=True)
+
+
+def test_an_interrupted_training_exits_with_its_code(tmp_path, monkeypatch, capsys):
+    def interrupted(*_, **__):
+        raise train.Interrupted("stopped by SIGTERM; start it again to go on")
+
+    monkeypatch.setattr("bort.reproduce.reproduce", interrupted)
+    with pytest.raises(SystemExit) as stop:
+        reproduce("table1", quick=True)
+    assert stop.value.code == train.Interrupted.EXIT_CODE == 75
+    assert "stopped by SIGTERM" in capsys.readouterr().err
+    assert not (tmp_path / "results").exists()

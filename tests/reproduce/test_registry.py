@@ -1,0 +1,46 @@
+"""The list of tables."""
+
+import subprocess
+import sys
+
+import pytest
+
+from bort.reproduce import TABLES, get
+
+
+def test_every_table_has_a_name_for_each_of_its_files():
+    for name in TABLES:
+        table = get(name)
+        stems = [experiment.stem for experiment in table.seeded(quick=False, seeds=(0, 1))]
+        assert len(stems) == len(set(stems)), name
+        assert set(table.also_reads) <= set(TABLES)
+
+
+def test_the_tables_are_the_papers():
+    assert len(get("table1").seeded(quick=False)) == 8 * 3
+    assert len(get("table2").seeded(quick=False)) == 14 * 2
+    rows = {experiment.recipe.name for experiment in get("table3").experiments(False)}
+    assert {"mnist-acnn-small-sgd", "cifar10-acnn-small-bort-s"} <= rows
+    optims = [experiment.recipe.optim for experiment in get("ablation").experiments(False)]
+    assert len({(optim.weight_decay, optim.constraint) for optim in optims}) == 16
+
+
+def test_a_table_that_is_not_there():
+    with pytest.raises(ValueError, match="no table is called 'table4'; there are table1, lenet"):
+        get("table4")
+    with pytest.raises(ValueError, match="table2 has no quick form"):
+        get("table2").experiments(True)
+
+
+def test_the_names_are_listed_without_torch():
+    """`bort --help` has them."""
+    program = (
+        "import sys; from bort.reproduce import TABLES; sys.exit('torch' in sys.modules or 'table1' not in TABLES)"
+    )
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+@pytest.mark.parametrize(("old", "new"), [("PLANS", "TABLES"), ("Job", "Experiment")])
+def test_names_of_version_0_1_0_name_the_new_ones(old, new):
+    with pytest.raises(ImportError, match=f"use bort.reproduce.{new}"):
+        exec(f"from bort.reproduce import {old}")

@@ -1,0 +1,68 @@
+"""Result files: what was committed, and what is written today."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bort import train
+from bort.reproduce import TABLES, Result, charts, get, results
+
+COMMITTED = Path(__file__).parents[2] / "results"
+
+
+def test_results_md_is_what_the_committed_files_give():
+    assert (COMMITTED / "RESULTS.md").read_text() == results(COMMITTED), "run `bort results`"
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_every_committed_result_can_be_made_again(table):
+    """An experiment of today has its file, its note and, to the last setting, its recipe."""
+    for result in Result.read(COMMITTED / table):
+        experiments = {e.stem: e for e in get(table).seeded(result.quick, (result.seed,))}
+        experiment = experiments[result.stem]
+        assert (experiment.recipe, experiment.note) == (result.recipe, result.note), result.file
+        seeds = "" if result.seed in get(table).seeds else f" --seeds {result.seed}"
+        assert result.command == f"bort reproduce {table} --only {result.stem}{seeds}"
+        assert result.table == table
+        assert len(result.commit) >= 7
+        assert "dirty" not in result.commit
+        assert len(result.data["fingerprint"]) == 64
+        assert {"torch", "bort"} <= result.versions.keys()
+
+
+@pytest.fixture
+def result():
+    recipe = replace(train.recipes.get("mnist5k-lenet-bort-s"), seed=3)
+    metrics = {"accuracy": 0.5, "residual": 0.1, "seconds": 7.0}
+    return Result("table1", recipe, metrics, "table1/mnist5k-lenet-bort-s-seed3.json", note="λ", commit="0123456")
+
+
+def test_what_is_written_is_read_back(result, tmp_path):
+    file = result.write(tmp_path)
+    assert Result.read(tmp_path / "table1") == [result]
+    values = json.loads(file.read_text())
+    assert list(values) == list(json.loads(next(COMMITTED.glob("table1/*.json")).read_text())), "the format of 0.1.0"
+    assert (values["row"], values["seed"], values["seconds"]) == ("mnist5k-lenet-bort-s", 3, 7.0)
+
+
+@pytest.mark.parametrize(
+    ("damage", "problem"),
+    [
+        (lambda text: text[:-20], "Expecting|Unterminated"),
+        (lambda text: text.replace('"metrics"', '"other"'), "it has no 'metrics'"),
+        (lambda text: text.replace('"epochs"', '"epoch"'), "recipe has no field 'epoch'"),
+        (lambda text: "[]", "list indices"),
+    ],
+)
+def test_a_damaged_file_is_named(result, tmp_path, damage, problem):
+    file = result.write(tmp_path)
+    file.write_text(damage(file.read_text()))
+    with pytest.raises(ValueError, match=rf"seed3\.json is damaged: .*({problem}).*Remove it"):
+        results(tmp_path)
+
+
+def test_an_empty_folder_says_what_to_do(tmp_path):
+    assert "There are no results yet: `bort reproduce table1`" in results(tmp_path)
+    assert charts(tmp_path) == []

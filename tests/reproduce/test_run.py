@@ -1,0 +1,114 @@
+"""Tables in their quick form, smaller still: what is there is not made again, what fails stays in the table."""
+
+import json
+
+import pytest
+
+from bort import train
+from bort.reproduce import charts, get, results
+from tests.reproduce.small import fit, make
+from tests.train.small import stop_at
+
+
+@pytest.mark.slow
+def test_a_table_and_again(tmp_path):
+    lines, files = make("table1", tmp_path)
+    assert lines[0] == "table1: 0 of 4 results are there, 4 to make"
+    assert sorted(file.stem for file in files) == [
+        f"mnist5k-{net}-{optim}-seed0" for net in ("acnn-small", "lenet") for optim in ("bort-s", "sgd")
+    ]
+    run = train.load(tmp_path / "runs/mnist5k-acnn-small-bort-s-seed0")
+    result = json.loads((tmp_path / "results/table1/mnist5k-acnn-small-bort-s-seed0.json").read_text())
+    assert result["metrics"]["accuracy"] == run.accuracy
+    assert result["commit"] == run.environment[-1]["commit"]
+    assert result["data"]["fingerprint"] == run.environment[-1]["data"]["fingerprint"]
+    row = f"| mnist5k-acnn-small-bort-s | – | {100 * run.accuracy:.2f} (n = 1) |"
+    assert row in results(tmp_path / "results")
+
+    before = [file.stat().st_mtime_ns for file in files]
+    files[1].unlink()
+    lines, again = make("table1", tmp_path)
+    assert lines[0] == "table1: 3 of 4 results are there, 1 to make"
+    assert again == files
+    after = [file.stat().st_mtime_ns for file in files]
+    assert (after[0], *after[2:]) == (before[0], *before[2:])
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:param group 0. weight decay")  # part of the grid is there to show it
+@pytest.mark.parametrize("table", ["table3", "figures", "ablation", "lenet", "settings", "deep"])
+def test_every_other_table(tmp_path, table):
+    _, files = make(table, tmp_path)
+    text = results(tmp_path / "results")
+    drawn = charts(tmp_path / "results")
+    assert [chart.name for chart in drawn] == [f"{name}.png" for name in get(table).charts]
+    assert len(files) == len(get(table).experiments(True))
+    for file in files:
+        result = json.loads(file.read_text())
+        assert result["failed"] == ""
+        assert f"({table}/{file.name})" in text, "every number can be traced"
+        if "pictures" in result["metrics"]:
+            for name in (picture["name"] for picture in result["metrics"]["pictures"]):
+                assert (file.with_suffix("") / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+                assert f"({table}/{file.stem}/{name}.png)" in text
+        else:
+            assert _number(table, result["metrics"]) in text
+
+
+def _number(table, metrics):
+    """One that its section must show."""
+    if table == "table3":
+        return f"{metrics['methods']['sat']['relative deletion'][0]:.3f}"
+    if table == "figures":
+        return f"{metrics['layers'][0]['ratio']:.2f}"
+    return f"{100 * metrics['accuracy']:.2f}"
+
+
+def test_an_interrupted_training_is_continued(tmp_path):
+    def interrupted(recipe, out, runtime):
+        return fit(recipe, out, runtime, on_step=stop_at(2))
+
+    with pytest.raises(train.Interrupted):
+        make("table1", tmp_path, only="lenet-sgd", fit=interrupted)
+    assert not (tmp_path / "results").exists(), "no result of half a training"
+    steps = []
+
+    def counted(recipe, out, runtime):
+        return fit(recipe, out, runtime, on_step=steps.append)
+
+    make("table1", tmp_path, only="lenet-sgd", fit=counted)
+    assert steps[0] == 3
+    assert (tmp_path / "results/table1/mnist5k-lenet-sgd-seed0.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("table", "only", "shown"),
+    [
+        ("table1", "lenet-sgd", "– (n = 0, 1 failed)"),
+        ("table3", "lenet-sgd", "- mnist5k-lenet-sgd, seed 0: failed, the loss is nan"),
+        ("figures", "lenet-sgd", "- mnist5k-lenet-sgd, seed 0: failed, the loss is nan"),
+        ("figures", "drawn", "- mnist5k-lenet-bort-s, seed 0: failed, the loss is nan"),
+    ],
+)
+def test_a_training_that_diverges_stays_in_the_table(tmp_path, table, only, shown):
+    def diverging(recipe, out, runtime):
+        raise train.NotFinite("the loss is nan at step 7")
+
+    _, (file,) = make(table, tmp_path, only=only, fit=diverging)
+    result = json.loads(file.read_text())
+    assert (result["failed"], result["metrics"]) == ("the loss is nan at step 7", {})
+    assert shown in results(tmp_path / "results")
+    assert charts(tmp_path / "results") == []
+
+
+def test_a_seed_that_the_table_does_not_have(tmp_path):
+    _, (file,) = make("table1", tmp_path, only="lenet-sgd", seeds=(5,))
+    assert file.stem == "mnist5k-lenet-sgd-seed5"
+    assert train.load(tmp_path / f"runs/{file.stem}").recipe.seed == 5
+    command = json.loads(file.read_text())["command"]
+    assert command == "bort reproduce table1 --only mnist5k-lenet-sgd-seed5 --quick --seeds 5"
+
+
+def test_a_row_that_is_not_there(tmp_path):
+    with pytest.raises(ValueError, match="no row of table1 has 'vgg' in its name"):
+        make("table1", tmp_path, only="vgg")
