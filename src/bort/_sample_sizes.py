@@ -1,12 +1,16 @@
-"""How much a report looks at. Apart from the rest, so that the command line can list it without torch."""
+"""How much a report looks at. A module without torch: `bort --help` lists these settings and stays fast."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from bort._defaults import SALIENT_CHANNELS
+
 
 @dataclass(frozen=True)
 class SampleSizes:
+    """How many images, features and masks; each field is an option of `bort report` and `bort figures`."""
+
     shown: int = 6
     """images in the pictures"""
     measured: int = 64
@@ -14,11 +18,11 @@ class SampleSizes:
     evaluated: int = 24
     """test images for deletion and insertion"""
     masks: int = 1000
-    """of RISE"""
-    features: int = 64
+    """masks of RISE"""
+    features: int = SALIENT_CHANNELS
     """k of SAT and of everything made from the most salient features"""
     pairs: int = 64
-    """of images, for adversaries"""
+    """pairs of test images, for adversaries"""
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():

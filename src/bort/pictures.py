@@ -1,7 +1,7 @@
 """Tensors as pictures, and how figures look.
 
-Pictures: images, signals, saliency maps and groups of signals as arrays of bytes, and those as PNG. Figures: few lines, direct
-labels, colours that everybody can tell apart, on light and on dark paper.
+Pictures: images, signals, saliency maps and groups of signals as arrays of bytes, and those as PNG. Figures: few lines,
+direct labels, colours that everybody can tell apart, on light and on dark paper.
 """
 
 from __future__ import annotations
@@ -18,19 +18,38 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from bort._defaults import OVERLAY_STRENGTH
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 __all__ = [
-    "GRID", "INK", "MUTED", "Picture", "colour", "coloured_groups", "enlarged", "grid", "heat", "legend", "npy", "overlay",
-    "panels", "picture", "png", "signal", "style", "to_png", "to_svg",
+    "GRID",
+    "INK",
+    "MUTED",
+    "Picture",
+    "colour",
+    "coloured_groups",
+    "enlarged",
+    "grid",
+    "heat",
+    "legend",
+    "npy",
+    "overlay",
+    "panels",
+    "picture",
+    "png",
+    "signal",
+    "style",
+    "to_png",
+    "to_svg",
 ]
 
 Picture = NDArray[np.uint8]
 """(H, W, 3)"""
-HEAT = "inferno"
-"""Dark to bright in even steps, also in grey and for the colour-blind."""
+
+_HEAT = "inferno"  # from dark to bright in even steps, also in grey and for the colour-blind
 
 
 def picture(pixels: Tensor) -> Picture:
@@ -40,25 +59,25 @@ def picture(pixels: Tensor) -> Picture:
 
 
 def signal(values: Tensor) -> Picture:
-    """What came back from a layer, (C, H, W): its own range from dark to bright, the outermost hundredth cut off. A signal
-    has no scale of its own."""
+    """A signal that was traced back from a layer, (C, H, W): from its 1st percentile (dark) to its 99th (bright), since
+    signals have no common scale."""
     flat = values.detach().cpu().float()
     low, high = _range(flat)
     return picture((flat - low) / (high - low))
 
 
 def heat(saliency: Tensor) -> Picture:
-    """A map (H, W) in colours, from its 1st to its 99th percentile: the order of the values is what counts."""
+    """A saliency map (H, W) in colours, from its 1st to its 99th percentile: only the order of the values counts."""
     import matplotlib
 
     flat = saliency.detach().cpu().float()
     low, high = _range(flat)
-    colours = matplotlib.colormaps[HEAT](((flat - low) / (high - low)).clamp(0, 1).numpy(), bytes=True)
+    colours = matplotlib.colormaps[_HEAT](((flat - low) / (high - low)).clamp(0, 1).numpy(), bytes=True)
     return np.ascontiguousarray(colours[..., :3])
 
 
-def overlay(pixels: Tensor, saliency: Tensor, strength: float = 0.6) -> Picture:
-    """The map over the image in grey."""
+def overlay(pixels: Tensor, saliency: Tensor, strength: float = OVERLAY_STRENGTH) -> Picture:
+    """The map over the image (C, H, W), which is shown in grey."""
     if not 0 <= strength <= 1:
         raise ValueError(f"strength={strength}: must be from 0 (the image) to 1 (the map)")
     grey = picture(pixels.mean(dim=0, keepdim=True)).astype(np.float32)
@@ -67,19 +86,21 @@ def overlay(pixels: Tensor, saliency: Tensor, strength: float = 0.6) -> Picture:
 
 
 def _range(values: Tensor) -> tuple[float, float]:
+    """The 1st and the 99th percentile; never equal."""
     low, high = (values.flatten().quantile(part).item() for part in (0.01, 0.99))
-    if high <= low:  # sparse maps: more than 99 of 100 values are one
+    if high <= low:  # a sparse map: more than 98% of its values are the same
         low, high = values.min().item(), values.max().item()
     return low, high if high > low else low + 1
 
 
 def enlarged(image: Picture, side: int = 224) -> Picture:
-    """At least that large, each pixel a whole number of pixels: small images stay sharp."""
+    """At least ``side`` pixels at its longer side, each pixel repeated a whole number of times: small images stay sharp."""
     factor = math.ceil(side / max(image.shape[:2]))
     return image.repeat(factor, axis=0).repeat(factor, axis=1)
 
 
 def png(image: Picture) -> bytes:
+    """The picture as a PNG file."""
     from PIL import Image
 
     buffer = io.BytesIO()
@@ -88,19 +109,20 @@ def png(image: Picture) -> bytes:
 
 
 def npy(values: Tensor) -> bytes:
+    """The values as a file that numpy.load reads."""
     buffer = io.BytesIO()
     np.save(buffer, values.detach().cpu().numpy(), allow_pickle=False)
     return buffer.getvalue()
 
 
 def grid(images: list[list[Picture]], gap: int = 2, colour: int = 255) -> Picture:
-    """Rows of pictures of one size as one picture."""
+    """Rows of pictures of one size as one picture, ``gap`` pixels of a grey ``colour`` between them."""
     height, width = images[0][0].shape[:2]
     rows, columns = len(images), max(map(len, images))
     canvas = np.full((rows * (height + gap) - gap, columns * (width + gap) - gap, 3), colour, dtype=np.uint8)
     for r, row in enumerate(images):
-        for c, each in enumerate(row):
-            canvas[r * (height + gap) :, c * (width + gap) :][:height, :width] = each
+        for c, image in enumerate(row):
+            canvas[r * (height + gap) :, c * (width + gap) :][:height, :width] = image
     return canvas
 
 
@@ -120,8 +142,10 @@ def coloured_groups(signals: Tensor, groups: Tensor, count: int) -> Picture:
 
 
 INK, MUTED, GRID = "#24292f", "#6b7280", "#d5dae0"
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#b07800", "#3a8fc4")  # Okabe and Ito's, the last two darker
-INCH = 96.0
+"""Colours of text, of labels and of grid lines. The report's page replaces them by its own, for dark paper."""
+
+_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#b07800", "#3a8fc4")  # Okabe and Ito's, the last two darker
+_PIXELS_PER_INCH = 96.0
 
 _SETTINGS: Any = {
     "font.family": "sans-serif",
@@ -144,7 +168,7 @@ _SETTINGS: Any = {
     "grid.linewidth": 0.6,
     "lines.linewidth": 1.8,
     "legend.frameon": False,
-    "text.parse_math": False,  # names are names, whatever dollars are in them
+    "text.parse_math": False,  # a run may have dollars in its name
     "svg.fonttype": "none",  # text stays text: it can be found, and it follows the page's colours
     "svg.hashsalt": "bort",  # the same figure is the same file
 }
@@ -152,6 +176,7 @@ _SETTINGS: Any = {
 
 @contextmanager
 def style() -> Iterator[None]:
+    """Inside, matplotlib draws in this package's style; afterwards its settings are what they were."""
     try:
         import matplotlib
     except ImportError:
@@ -161,25 +186,26 @@ def style() -> Iterator[None]:
 
 
 def panels(rows: int, columns: int, width: float, height: float) -> tuple[Figure, list[list[Axes]]]:
-    """A figure of so many panels, each so many pixels large. Inside `style`."""
+    """A figure of rows × columns panels, each width × height pixels. To be called inside :func:`style`."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(columns * width / INCH, rows * height / INCH), dpi=INCH, layout="constrained")
-    found = figure.subplots(rows, columns, squeeze=False)
-    return figure, [list(row) for row in found]
+    inches = (columns * width / _PIXELS_PER_INCH, rows * height / _PIXELS_PER_INCH)
+    figure = Figure(figsize=inches, dpi=_PIXELS_PER_INCH, layout="constrained")
+    return figure, [list(row) for row in figure.subplots(rows, columns, squeeze=False)]
 
 
 def legend(name: str) -> str:
-    """A name for a legend: matplotlib leaves out those that begin with an underscore."""
+    """A name for a legend. matplotlib leaves out names that begin with an underscore, so they get a space of no width."""
     return f"\u200b{name}" if name.startswith("_") else name
 
 
 def colour(number: int) -> str:
-    return COLOURS[number % len(COLOURS)]
+    """Of the number-th subject in a figure."""
+    return _COLOURS[number % len(_COLOURS)]
 
 
 def to_svg(figure: Figure) -> str:
-    """On no background, without the declarations that a file of its own has."""
+    """The <svg> element alone, without the declarations that a file needs; its background is transparent."""
     buffer = io.StringIO()
     with style():
         figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
@@ -188,7 +214,8 @@ def to_svg(figure: Figure) -> str:
 
 
 def to_png(figure: Figure) -> bytes:
+    """On white, at twice the pixels."""
     buffer = io.BytesIO()
     with style():
-        figure.savefig(buffer, format="png", dpi=2 * INCH, facecolor="white", metadata={"Software": None})
+        figure.savefig(buffer, format="png", dpi=2 * _PIXELS_PER_INCH, facecolor="white", metadata={"Software": None})
     return buffer.getvalue()

@@ -1,4 +1,4 @@
-"""Who may talk to the server: only pages that it served itself, and only with the token where one is asked for."""
+"""Which requests are answered: those of pages that the server served itself, and only with the token where one is set."""
 
 from __future__ import annotations
 
@@ -27,11 +27,15 @@ _HEADERS: Final = {
 }
 
 
-class Guard:
-    """Host, Origin and token of every request; headers of every answer.
+class Access:
+    """Middleware that checks Host, Origin and token of every request, and sets the security headers of every answer.
 
-    A page of another site can make a browser ask us for anything. It cannot choose the Host it asks (a name that leads here
-    by DNS rebinding is not ours), and its Origin is its own.
+    A page of another site can make a browser send us any request. It cannot choose the Host header (a name that leads here by
+    DNS rebinding is not one of ours), and browsers put its own address into Origin.
+
+    Args:
+        hosts: the Host headers that are answered.
+        token: needed in the first request's address, then in a cookie; None where only this machine can connect.
     """
 
     def __init__(self, hosts: tuple[str, ...], token: str | None = None) -> None:
@@ -45,9 +49,7 @@ class Guard:
         else:
             try:
                 response = await call_next(request)
-            except (
-                Exception
-            ) as error:  # nobody foresaw it: a message for the page, the trace for who started the server
+            except Exception as error:  # an error of our own: the message goes to the page, the traceback to the log
                 logging.getLogger("bort.app").exception("%s %s", request.method, request.url.path)
                 response = JSONResponse({"message": str(error) or type(error).__name__}, status_code=500)
         for name, value in _HEADERS.items():
@@ -58,7 +60,7 @@ class Guard:
 
     @staticmethod
     def _cookie(request: Request) -> str:
-        """Browsers keep cookies by host, whatever the port: two servers of one machine need two names."""
+        """Its name. Browsers store cookies by host, whatever the port: two servers of one machine need two names."""
         return f"token-{request.url.port or 80}"
 
     def _refusal(self, request: Request) -> str:
@@ -68,12 +70,13 @@ class Guard:
         origin = request.headers.get("origin")
         if origin is not None and origin.lower().removeprefix("http://") not in self._hosts:
             return f"Requests from {origin!r} are not taken."
+        # A link on another site may lead to the page itself, but nothing else may be loaded from there.
         is_link = request.url.path == "/" and request.headers.get("sec-fetch-mode") == "navigate"
         if request.headers.get("sec-fetch-site", "none") not in ("none", "same-origin") and not is_link:
             return "Requests from pages of other sites are not taken."
         if self._token is None:
             return ""
         given = request.query_params.get("token") or request.cookies.get(self._cookie(request)) or ""
-        # Bytes: of strings it compares only ASCII, and throws at the others.
+        # As bytes: of strings, compare_digest takes ASCII only and raises at others.
         same = hmac.compare_digest(given.encode(), self._token.encode())
         return "" if same else "Open the address with the token that the server printed."

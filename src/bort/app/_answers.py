@@ -1,4 +1,5 @@
-"""What the server answers with. The description at /openapi.json is made of this, and every answer is held against it."""
+"""What the server answers with. The description at /openapi.json is made from these models, and FastAPI checks every answer
+against them."""
 
 from __future__ import annotations
 
@@ -7,18 +8,18 @@ from typing import Any, get_type_hints
 from pydantic import BaseModel, ConfigDict, Field, create_model
 from starlette.responses import Response
 
-from bort.app._jobs import State
-from bort.measure._audit import LayerAudit
+from bort.app._calculations import State
+from bort.measure import LayerAudit
 
 
 class Answer(BaseModel):
-    """A key that is not described here is a mistake of ours, not something to leave out quietly."""
+    """A key that is not described is an error, not something to leave out silently."""
 
     model_config = ConfigDict(extra="forbid")
 
 
-class Layer(Answer):
-    """One that has a map."""
+class LayerInfo(Answer):
+    """A layer that has a map."""
 
     name: str
     channels: int
@@ -26,27 +27,35 @@ class Layer(Answer):
     width: int
 
 
-class Run(Answer):
+class RunInfo(Answer):
     name: str
-    recipe: str
+    recipe: str = Field(description="Empty for a network that was not trained by a recipe.")
     accuracy: float | None
-    layers: list[Layer]
+    layers: list[LayerInfo]
     top: str = Field(description="The last layer with a map; empty while there is no image to find it with.")
 
 
-class Image(Answer):
+class ImageInfo(Answer):
     name: str
     label: str
 
 
+class Defaults(Answer):
+    state: dict[str, str] = Field(description="The page's state, as its address writes it.")
+    choices: dict[str, list[str]] = Field(description="The values of those parts of the state that have few.")
+    steps: int = Field(description="Of deletion and insertion.")
+    patterns: int = Field(description="Channels shown at a time.")
+    clusters: int = Field(description="Groups of channels.")
+
+
 class Info(Answer):
-    runs: list[Run]
-    images: list[Image]
+    runs: list[RunInfo]
+    images: list[ImageInfo]
     classes: list[str]
     methods: list[str]
     slow: list[str] = Field(description="Methods that POST /api/jobs computes.")
-    steps: int = Field(description="Of deletion and insertion.")
-    most_tracked: int = Field(description="SAT's k at most.")
+    most_tracked: int = Field(description="The largest k of SAT.")
+    defaults: Defaults
 
 
 class Uploaded(Answer):
@@ -59,14 +68,14 @@ class Prediction(Answer):
     probability: float
 
 
-class Channel(Answer):
+class ChannelInfo(Answer):
     channel: int
     value: float
     row: int
     column: int
 
 
-class Seen(Answer):
+class PictureAnswer(Answer):
     picture: str = Field(description="A data URL of a PNG.")
 
 
@@ -74,18 +83,18 @@ class Channels(Answer):
     sheet: str = Field(description="A data URL of a PNG: the channels' patterns, row by row.")
     columns: int
     count: int = Field(description="Of the layer's channels.")
-    channels: list[Channel]
+    channels: list[ChannelInfo]
 
 
-class Reconstruction(Seen):
+class Reconstruction(PictureAnswer):
     correlation: float = Field(description="With the input.")
 
 
-class Clusters(Seen):
+class Clusters(PictureAnswer):
     groups: list[int] = Field(description="Of each channel.")
 
 
-class Calculation(Answer):
+class CalculationStatus(Answer):
     job: str
     state: State
     done: int
@@ -99,20 +108,34 @@ class Curve(Answer):
     areas: tuple[float, float] = Field(description="Under deletion and under insertion.")
 
 
-class Transplant(Seen):
-    image: str = Field(description="What the network says of the picture; the others likewise.")
+class Transplant(PictureAnswer):
+    image: str = Field(description="What the network says of the picture; the next three likewise.")
     map: str
     source: str
     target: str
-    like_source: float
+    like_source: float = Field(description="Correlation of the picture with the source.")
     like_target: float
 
 
-_audited: dict[str, Any] = {
+class AuditColumn(Answer):
+    key: str
+    title: str
+    meaning: str
+    is_number: bool
+
+
+_layer_fields: dict[str, Any] = {
     name: (hint | None if hint is float else hint, ...) for name, hint in get_type_hints(LayerAudit).items()
 }
-Audited = create_model("Audited", __base__=Answer, **_audited)
-"""A layer of `bort.audit`; null where a number does not exist."""
+AuditedLayer = create_model(
+    "AuditedLayer", __base__=Answer, shown=(dict[str, str], Field(description="By column, as text.")), **_layer_fields
+)
+"""A layer of `bort.audit`: its fields, null where a number does not exist, and the same as the table shows them."""
+
+
+class AuditAnswer(Answer):
+    columns: list[AuditColumn]
+    layers: list[AuditedLayer]  # type: ignore[valid-type]
 
 
 class Png(Response):

@@ -1,4 +1,4 @@
-"""Every mistake is a sentence: which statuses there are, what they mean, and who answers with them."""
+"""Every error is a sentence: which statuses there are, and which exceptions become them."""
 
 from __future__ import annotations
 
@@ -10,28 +10,27 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
-from bort.app._cache import Unknown
-from bort.app._lock import Busy
+from bort.app._exceptions import Busy, Unknown
 from bort.report import Missing
 
 _MESSAGE: Final = {"type": "object", "properties": {"message": {"type": "string"}}, "required": ["message"]}
 
 
-def _said(words: str) -> dict[str, Any]:
-    """Not as a model: FastAPI would describe the mistakes of a PNG's address as PNGs."""
+def _described(words: str) -> dict[str, Any]:
+    """As a plain schema: with a pydantic model, FastAPI would describe the errors of a PNG's address as PNGs."""
     return {"description": words, "content": {"application/json": {"schema": _MESSAGE}}}
 
 
-MISTAKES: Final[dict[int | str, dict[str, Any]]] = {
-    400: _said("This network or image does not allow it."),
-    403: _said("Another site's page asked, or the token is missing."),
-    404: _said("There is no such run, image, method or calculation."),
-    422: _said("A parameter is missing or out of its bounds."),
-    503: _said("Too much is being computed already."),
+ERRORS: Final[dict[int | str, dict[str, Any]]] = {
+    400: _described("This network or image does not allow it."),
+    403: _described("Another site's page asked, or the token is missing."),
+    404: _described("There is no such run, image, method or calculation."),
+    422: _described("A parameter is missing or out of its bounds."),
+    503: _described("Too much is being computed already."),
 }
 """What every address may answer."""
 
-TOO_LARGE: Final[dict[int | str, dict[str, Any]]] = {413: _said("The file is too large.")}
+TOO_LARGE: Final[dict[int | str, dict[str, Any]]] = {413: _described("The file is too large.")}
 """What uploads may answer besides."""
 
 _STATUS: Final[dict[type[Exception], int]] = {
@@ -43,17 +42,17 @@ _STATUS: Final[dict[type[Exception], int]] = {
 }
 
 
-def answer_mistakes(app: FastAPI) -> None:
-    """Messages, never traces."""
+def answer_errors(app: FastAPI) -> None:
+    """Answer exceptions with their messages, never with tracebacks."""
 
     async def refused(request: Request, error: HTTPException) -> JSONResponse:
-        # The headers too: a 405 must say what is allowed (RFC 9110).
+        # The headers too: a 405 must list the methods that are allowed (RFC 9110).
         return JSONResponse({"message": error.detail}, error.status_code, error.headers)
 
     async def invalid(request: Request, error: RequestValidationError) -> JSONResponse:
         first = error.errors()[0]
-        where = ".".join(str(each) for each in first["loc"][1:])
-        return JSONResponse({"message": f"{where}: {first['msg']}"}, status_code=422)
+        parameter = ".".join(str(part) for part in first["loc"][1:])
+        return JSONResponse({"message": f"{parameter}: {first['msg']}"}, status_code=422)
 
     def failed(status: int) -> Any:
         async def handler(request: Request, error: Exception) -> JSONResponse:

@@ -1,4 +1,4 @@
-"""A view to take away: what is on the screen, of all runs, as files with a manifest or as one self-contained page."""
+"""The current view to take away: its pictures and numbers, of all runs, as an archive of files with a manifest."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import json
 import re
 import zipfile
 from base64 import b64encode
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from torch import Tensor
 
 from bort._environment import describe
-from bort.app._explorer import Explorer
-from bort.app._page_state import Seen, View
+from bort.app._explorer import PATTERNS, Explorer
+from bort.app._page_state import PageState, RunState
 from bort.pictures import Picture, enlarged, npy, png, signal
 
 
@@ -24,99 +24,116 @@ def data_url(image: Picture) -> str:
 
 
 @dataclass
-class Item:
-    """A picture with its words, and the numbers behind it."""
+class ExportedPicture:
+    """A picture with its caption, and the numbers behind it."""
 
     name: str
-    words: str
+    caption: str
     picture: Picture
     values: Tensor | None = None
 
 
 @dataclass
-class Side:
-    """What a run has in the view."""
+class RunExport:
+    """What the view shows of one run."""
 
     run: str
-    pictures: list[Item] = field(default_factory=list)
+    pictures: list[ExportedPicture] = field(default_factory=list)
     facts: dict[str, Any] = field(default_factory=dict)
 
 
-def parts(explorer: Explorer, view: View) -> list[Side]:
-    """One a run, in the page's order."""
-    make = {"inside": _inside, "evidence": _evidence, "transplant": _transplant, "audit": _audit}[view.view]
-    found = []
+def collect(explorer: Explorer, state: PageState) -> list[RunExport]:
+    """One for each run, in the page's order."""
+    exports = []
     for number, run in enumerate(explorer.subjects):
-        part = Side(run)
-        if view.view != "audit":
-            part.facts["says"] = explorer.predict(run, view.image)
-        make(explorer, view, view.of(explorer, number), part)
-        found.append(part)
-    return found
+        export = RunExport(run)
+        if state.view != "audit":
+            export.facts["says"] = explorer.predict(run, state.image)
+        _VIEWS[state.view](explorer, state, state.of_run(explorer, number), export)
+        exports.append(export)
+    return exports
 
 
-def _inside(explorer: Explorer, view: View, seen: Seen, part: Side) -> None:
-    run, image, layer = seen.run, view.image, seen.layer
-    k = seen.k if view.part == "k" else None
-    back, like = explorer.reconstruct(run, image, layer, k, binary=view.binary, edits=seen.edits)
-    source = "the whole map" if k is None else f"{k} features{', binarised' if view.binary else ''}"
-    scaled = ", ".join(f"{channel} × {factor:g}" for channel, factor in seen.edits.items())
-    words = f"from {layer}, {source}{f', channels scaled: {scaled}' if scaled else ''}: correlation {like:.2f}"
-    part.pictures += [
-        Item("input", "input", explorer.input(image)),
-        Item("reconstruction", words, signal(back), back),
+def _inside(explorer: Explorer, state: PageState, own: RunState, export: RunExport) -> None:
+    run, image, layer = own.run, state.image, own.layer
+    k = own.k if state.part == "k" else None
+    back, correlation = explorer.reconstruct(run, image, layer, k, binary=state.binary, edits=own.edits)
+    source = "the whole map" if k is None else f"{k} features{', binarised' if state.binary else ''}"
+    scaled = ", ".join(f"{channel} × {factor:g}" for channel, factor in own.edits.items())
+    edited = f", channels scaled: {scaled}" if scaled else ""
+    sheet = explorer.channels(run, image, layer, PATTERNS, min(state.start, explorer.channel_count(run, layer) - 1))
+    export.pictures += [
+        ExportedPicture("input", "input", explorer.input(image)),
+        ExportedPicture(
+            "reconstruction",
+            f"from {layer}, {source}{edited}: correlation {correlation:.2f}",
+            signal(back),
+            back,
+        ),
+        ExportedPicture("channels", "channels, most salient first", sheet["sheet"]),
     ]
-    sheet = explorer.channels(run, image, layer, 64, min(view.start, explorer.channels_of(run, layer) - 1))
-    part.pictures.append(Item("channels", "channels, most salient first", sheet["sheet"]))
-    part.facts["channels"] = sheet["channels"]
-    if seen.channel is not None:
-        pattern = explorer.channel(run, image, layer, seen.channel)
-        part.pictures.append(Item(f"channel-{seen.channel}", f"channel {seen.channel}", signal(pattern), pattern))
-    if view.clusters:
-        coloured, groups = explorer.clusters(run, image, layer, min(64, seen.k), 4)
-        part.pictures.append(Item("clusters", "clusters", coloured))
-        part.facts["clusters"] = groups
-    part.facts |= {"layer": layer, "correlation": like, "edits": seen.edits, "features": k}
+    export.facts["channels"] = sheet["channels"]
+    if own.channel is not None:
+        pattern = explorer.channel(run, image, layer, own.channel)
+        caption = f"channel {own.channel}"
+        export.pictures.append(ExportedPicture(f"channel-{own.channel}", caption, signal(pattern), pattern))
+    if state.clusters:
+        coloured, groups = explorer.clusters(run, image, layer, min(PATTERNS, own.k))
+        export.pictures.append(ExportedPicture("clusters", "clusters", coloured))
+        export.facts["clusters"] = groups
+    export.facts |= {"layer": layer, "correlation": correlation, "edits": own.edits, "features": k}
 
 
-def _evidence(explorer: Explorer, view: View, seen: Seen, part: Side) -> None:
-    run, image, method = seen.run, view.image, view.method
-    sat = (seen.tracked, view.threshold) if method == "sat" else (None, None)
-    found = explorer.evidence.saliency(run, image, method, view.target, *sat)
-    curve = explorer.evidence.curve(run, image, found, view.target)
-    score = curve[view.score][view.which][view.step]
-    at = explorer.evidence.step(run, image, found, view.step, view.which)
-    part.pictures += [
-        Item("input", "input", explorer.input(image)),
-        Item(method, method, explorer.evidence.overlay(run, image, found, view.strength), found),
-        Item(f"{view.which}-step-{view.step}", f"{view.which}, step {view.step}: {view.score} {score:.3f}", at),
+def _evidence(explorer: Explorer, state: PageState, own: RunState, export: RunExport) -> None:
+    run, image, method = own.run, state.image, state.method
+    options = (own.tracked, state.threshold) if method == "sat" else (None, None)
+    saliency = explorer.saliency.map(run, image, method, state.target, *options)
+    curve = explorer.saliency.curve(run, image, saliency, state.target)
+    score = curve[state.score][state.which][state.step]
+    export.pictures += [
+        ExportedPicture("input", "input", explorer.input(image)),
+        ExportedPicture(method, method, explorer.saliency.overlay(run, image, saliency, state.strength), saliency),
+        ExportedPicture(
+            f"{state.which}-step-{state.step}",
+            f"{state.which}, step {state.step}: {state.score} {score:.3f}",
+            explorer.saliency.step(run, image, saliency, state.step, state.which),
+        ),
     ]
-    part.facts["curves"] = curve
+    export.facts["curves"] = curve
 
 
-def _transplant(explorer: Explorer, view: View, seen: Seen, part: Side) -> None:
-    made, facts = explorer.transplant(seen.run, view.image, view.other, seen.layer, seen.k, view.path)
-    part.pictures += [
-        Item("source", f"source: “{facts['source']}”", explorer.input(view.image)),
-        Item("target", f"target: “{facts['target']}”", explorer.input(view.other)),
-        Item("made", f"made: the image is “{facts['image']}”, the map “{facts['map']}”", made),
+def _transplant(explorer: Explorer, state: PageState, own: RunState, export: RunExport) -> None:
+    made, facts = explorer.transplant(own.run, state.image, state.other, own.layer, own.k, state.path)
+    verdict = f"made: the image is “{facts['image']}”, the map “{facts['map']}”"
+    export.pictures += [
+        ExportedPicture("source", f"source: “{facts['source']}”", explorer.input(state.image)),
+        ExportedPicture("target", f"target: “{facts['target']}”", explorer.input(state.other)),
+        ExportedPicture("made", verdict, made),
     ]
-    part.facts |= facts | {"layer": seen.layer, "features": seen.k}
+    export.facts |= facts | {"layer": own.layer, "features": own.k}
 
 
-def _audit(explorer: Explorer, view: View, seen: Seen, part: Side) -> None:
-    part.facts["audit"] = explorer.audit(seen.run)
+def _audit(explorer: Explorer, state: PageState, own: RunState, export: RunExport) -> None:
+    export.facts["audit"] = explorer.audit(own.run).to_dict()
 
 
-def archive(explorer: Explorer, view: View) -> bytes:
-    """PNG and npy in a folder for each run, and manifest.json: the view, its address, the numbers, and where it was made."""
-    found = parts(explorer, view)
-    manifest: dict[str, Any] = {"view": view.to_dict(), "address": view.address(), "runs": []} | describe(0)
+_VIEWS: dict[str, Callable[[Explorer, PageState, RunState, RunExport], None]] = {
+    "inside": _inside,
+    "evidence": _evidence,
+    "transplant": _transplant,
+    "audit": _audit,
+}
+
+
+def archive(explorer: Explorer, state: PageState) -> bytes:
+    """PNG and npy in a folder for each run, and manifest.json: the state, its address, the numbers, and where it was made."""
+    exports = collect(explorer, state)
+    manifest: dict[str, Any] = {"view": state.to_dict(), "address": state.address(), "runs": []} | describe(0)
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as packed:
-        for folder, part in zip(_folders(found), found, strict=True):
-            manifest["runs"].append({"name": part.run, "folder": folder} | part.facts)
-            for item in part.pictures:
+        for folder, export in zip(_folders(exports), exports, strict=True):
+            manifest["runs"].append({"name": export.run, "folder": folder} | export.facts)
+            for item in export.pictures:
                 packed.writestr(f"{folder}/{item.name}.png", png(enlarged(item.picture)))
                 if item.values is not None:
                     packed.writestr(f"{folder}/{item.name}.npy", npy(item.values))
@@ -124,7 +141,7 @@ def archive(explorer: Explorer, view: View) -> bytes:
     return buffer.getvalue()
 
 
-def _folders(found: list[Side]) -> Iterator[str]:
+def _folders(exports: list[RunExport]) -> Iterator[str]:
     """Names that every file system takes, whatever the runs are called."""
-    for number, part in enumerate(found, 1):
-        yield f"{number}-{re.sub(r'[^A-Za-z0-9._-]+', '-', part.run).strip('-') or 'run'}"
+    for number, export in enumerate(exports, 1):
+        yield f"{number}-{re.sub(r'[^A-Za-z0-9._-]+', '-', export.run).strip('-') or 'run'}"

@@ -17,21 +17,21 @@ def listen(address: str, port: int) -> socket.socket:
         family, kind, protocol, _, place = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0]
     except socket.gaierror as error:
         raise ValueError(f"address={address!r}: {error.strerror}") from None
-    # With its protocol named, asyncio switches Nagle's algorithm off: each small answer would wait 40 ms for the next.
-    found = socket.socket(family, kind, protocol or socket.IPPROTO_TCP)
+    # asyncio switches Nagle's algorithm off only for a socket with its protocol set; else each small answer waits 40 ms.
+    listening = socket.socket(family, kind, protocol or socket.IPPROTO_TCP)
     try:
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        found.bind(place)
-        found.listen(128)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(place)
+        listening.listen(128)
     except OSError as error:
-        found.close()
+        listening.close()
         raise OSError(f"cannot listen at {address}, port {port}: {error.strerror}") from None
-    return found
+    return listening
 
 
 def names(address: str) -> list[str]:
-    """What a browser may call the server by, the best for a link first."""
-    machine = socket.gethostname().lower()  # as browsers write names
+    """The names by which browsers reach the server, the best for a link first."""
+    machine = socket.gethostname().lower()  # browsers send names in lower case
     if address in LOCAL:
         return ["localhost", *(name for name in LOCAL if name != "localhost")]
     with contextlib.suppress(ValueError):
@@ -43,18 +43,19 @@ def names(address: str) -> list[str]:
 
 
 def hosts(address: str, port: int) -> tuple[str, ...]:
-    """The same as Host headers; browsers leave port 80 out."""
+    """The same names as Host headers; browsers leave port 80 out."""
     quoted = [f"[{name}]" if ":" in name else name for name in names(address)]
     return tuple(f"{name}:{port}" for name in quoted) + (tuple(quoted) if port == 80 else ())
 
 
 def _own_addresses() -> list[str]:
-    found: dict[str, None] = {}
+    """The machine's addresses in its networks, the one that it would be reached by first."""
+    addresses: dict[str, None] = {}  # a set that keeps the order
     for family, elsewhere in ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1")):
         with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
-            probe.connect((elsewhere, 9))  # sends nothing: it only chooses the address it would be sent from
-            found[probe.getsockname()[0]] = None
+            probe.connect((elsewhere, 9))  # sends nothing: it only chooses this machine's address for that way
+            addresses[probe.getsockname()[0]] = None
     with contextlib.suppress(OSError):
         for *_, place in socket.getaddrinfo(socket.gethostname(), None, type=socket.SOCK_STREAM):
-            found[str(place[0])] = None
-    return [each for each in found if not each.startswith(("127.", "::1", "fe80"))]
+            addresses[str(place[0])] = None
+    return [one for one in addresses if not one.startswith(("127.", "::1", "fe80"))]

@@ -1,24 +1,24 @@
-"""One at a time: networks are not made for two threads, and nobody waits for ever."""
+"""One calculation at a time: hooks and modes that one thread sets on a network would be met by another's passes."""
 
 from __future__ import annotations
 
 import threading
 from types import TracebackType
 
-
-class Busy(Exception):
-    """Too much is being computed already."""
+from bort.app._exceptions import Busy
 
 
-class Turn:
-    """A lock whose holder may take it again, and for which others wait a limited time."""
+class ComputeLock:
+    """A lock whose holder may take it again, and for which others wait a limited time: then they are told to try again."""
 
     def __init__(self, seconds: float = 30.0) -> None:
-        self._lock, self._seconds = threading.RLock(), seconds
+        self._lock = threading.RLock()
+        self.seconds = seconds
+        """How long anybody waits for it."""
 
     def __enter__(self) -> None:
-        if not self._lock.acquire(timeout=self._seconds):
-            raise Busy(f"Other calculations have taken more than {self._seconds:.0f} seconds; try again in a moment.")
+        if not self._lock.acquire(timeout=self.seconds):
+            raise Busy(f"Other calculations have taken more than {self.seconds:.0f} seconds; try again in a moment.")
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._lock.release()

@@ -1,72 +1,85 @@
-"""All that the page's address says: which view, of what, how."""
+"""What the page shows, as its address says it: which view, of which image and layer, with which settings."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, fields
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 from urllib.parse import urlencode
 
-from fastapi import Depends, Query
+from fastapi import Depends
+from pydantic import Field
 
-from bort.app._saliency import MOST_TRACKED, STEPS
+from bort._defaults import DELETION_STEPS, OVERLAY_STRENGTH, SALIENT_CHANNELS, SAT_THRESHOLD
 from bort.app._explorer import Explorer
-from bort.app._parameters import Class, Edits, Method, Name, Part, Some, Start, Threshold, edits_of
+from bort.app._parameters import (
+    ChannelCount,
+    ClassNumber,
+    Edits,
+    Method,
+    Name,
+    Start,
+    Strength,
+    Threshold,
+    edits_of,
+)
+from bort.app._saliency import MOST_TRACKED
 
 
 @dataclass
-class View:
-    """The names and defaults are those of the page's own state (page/state.js)."""
+class PageState:
+    """Every field is a parameter of the page's address, left out where it has its default. The page takes names, defaults and
+    choices from here (:func:`page_defaults`)."""
 
     view: Literal["inside", "evidence", "transplant", "audit"] = "inside"
     image: Name = ""
     layer: Name = ""
     part: Literal["all", "k"] = "all"
-    k: Some = 64
+    k: ChannelCount = SALIENT_CHANNELS
     binary: bool = True
     start: Start = 0
-    channel: Annotated[str, Query(max_length=40, description="0.12 is channel 12 of the first run.")] = ""
+    channel: Annotated[str, Field(max_length=40, description="0.12 is channel 12 of the first run.")] = ""
     edits: Edits = ""
     clusters: bool = False
     method: Method = "sat"
-    target: Class = None
-    tracked: Some = 64
-    threshold: Threshold = 0.2
-    strength: Part = 0.6
+    target: ClassNumber | None = None
+    tracked: ChannelCount = SALIENT_CHANNELS
+    threshold: Threshold = SAT_THRESHOLD
+    strength: Strength = OVERLAY_STRENGTH
     score: Literal["relative", "logit", "probability"] = "relative"
     which: Literal["deletion", "insertion"] = "deletion"
-    step: Annotated[int, Query(ge=0, le=STEPS)] = 0
+    step: Annotated[int, Field(ge=0, le=DELETION_STEPS)] = 0
     other: Name = ""
-    path: Literal["source", "target", "none"] = "none"
+    path: Literal["none", "source", "target"] = "none"
 
-    def of(self, explorer: Explorer, number: int) -> Seen:
-        """For one of the runs: a layer or a number of channels that it does not have is brought to what it has."""
+    def of_run(self, explorer: Explorer, number: int) -> RunState:
+        """For one of the runs. A layer that it does not have becomes its top layer, and counts are cut to its channels."""
         run = list(explorer.subjects)[number]
-        known = [each["name"] for each in explorer.layers(run)]
-        layer = self.layer if self.layer in known else explorer.top(run)
-        mine, _, channel = self.channel.partition(".")
-        edits = self.edits.split(";")
-        return Seen(
+        top = explorer.top(run)
+        layer = self.layer if self.layer in [each["name"] for each in explorer.layers(run)] else top
+        chosen_in, _, channel = self.channel.partition(".")
+        edits = self.edits.split(";")  # one part a run
+        return RunState(
             run,
             layer,
-            min(self.k or 64, explorer.channels_of(run, layer)) if layer else 1,
-            min(self.tracked or 64, MOST_TRACKED, explorer.channels_of(run, explorer.top(run))) if layer else 1,
-            int(channel) if mine == str(number) and channel.isdecimal() else None,
+            min(self.k, explorer.channel_count(run, layer)) if layer else 1,
+            min(self.tracked, MOST_TRACKED, explorer.channel_count(run, top)) if layer else 1,
+            int(channel) if chosen_in == str(number) and channel.isdecimal() else None,
             edits_of(edits[number]) if number < len(edits) else {},
         )
 
     def address(self) -> str:
-        """What stands behind the page's own address."""
-        usual = {each.name: each.default for each in fields(self)}
-        said = {name: value for name, value in asdict(self).items() if value != usual[name] and value is not None}
-        return "?" + urlencode({name: int(value) if value in (True, False) else value for name, value in said.items()})
+        """The query of the page's address."""
+        defaults = PageState().to_dict()
+        changed = {name: value for name, value in self.to_dict().items() if value != defaults[name]}
+        return "?" + urlencode({name: _text(value) for name, value in changed.items()})
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
 
 
 @dataclass(frozen=True)
-class Seen:
-    """What of a view is one run's own."""
+class RunState:
+    """The part of the page's state that is one run's own."""
 
     run: str
     layer: str
@@ -76,4 +89,19 @@ class Seen:
     edits: dict[int, float]
 
 
-AView = Annotated[View, Depends()]
+RequestedState = Annotated[PageState, Depends()]
+
+
+def page_defaults() -> dict[str, Any]:
+    """Every field's default and, where it has few values, its choices, as the address writes them."""
+    hints = get_type_hints(PageState)
+    choices = {name: list(get_args(hint)) for name, hint in hints.items() if get_origin(hint) is Literal}
+    choices |= {name: ["0", "1"] for name, hint in hints.items() if hint is bool}
+    return {"state": {each.name: _text(each.default) for each in fields(PageState)}, "choices": choices}
+
+
+def _text(value: Any) -> str:
+    """As the page writes it into its address."""
+    if isinstance(value, bool):
+        return str(int(value))
+    return "" if value is None else str(value)

@@ -1,28 +1,43 @@
-"""What can be asked for, with its bounds."""
+"""What the page can ask for, with its bounds."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
-from fastapi import Depends, Query
+from fastapi import Depends
+from pydantic import Field, GetJsonSchemaHandler
 from torch import Tensor
 
 from bort import explain
 from bort.app._explorer import Explorer
 
-Name = Annotated[str, Query(max_length=200)]
-Method = Annotated[str, Query(json_schema_extra={"enum": explain.names()})]
-"""Any other is answered by the explorer, with 404."""
-Some = Annotated[int | None, Query(ge=1, le=100_000)]
-Drawn = Annotated[int | None, Query(ge=1, le=256)]
-Start = Annotated[int, Query(ge=0, le=1_000_000)]
-Class = Annotated[int | None, Query(ge=0, le=1_000_000)]
-Part = Annotated[float, Query(ge=0, le=1)]
-Threshold = Annotated[float | None, Query(ge=0, lt=1)]
+
+class _MethodNames:
+    """Lists the methods in the description at /openapi.json, those included that were registered after the server started.
+    Others are refused by the explorer, with 404."""
+
+    def __init__(self, *, slow_only: bool = False) -> None:
+        self._slow_only = slow_only
+
+    def __get_pydantic_json_schema__(self, schema: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        names = [name for name in explain.names() if not self._slow_only or explain.get(name).slow]
+        return {**handler(schema), "enum": names}
+
+
+Name = Annotated[str, Field(max_length=200)]
+Method = Annotated[str, _MethodNames()]
+SlowMethod = Annotated[str, _MethodNames(slow_only=True)]
+ChannelCount = Annotated[int, Field(ge=1, le=100_000)]
+PatternCount = Annotated[int, Field(ge=1, le=256)]
+"""Each pattern is a way back through the network."""
+Start = Annotated[int, Field(ge=0, le=1_000_000)]
+ClassNumber = Annotated[int, Field(ge=0, le=1_000_000)]
+Strength = Annotated[float, Field(ge=0, le=1)]
+Threshold = Annotated[float, Field(ge=0, lt=1)]
 Edits = Annotated[
     str,
-    Query(
+    Field(
         max_length=4000,
         description="Channels to scale: 12:0,40:2.5 switches channel 12 off and makes channel 40 two and a half times as "
         "strong.",
@@ -31,32 +46,32 @@ Edits = Annotated[
 
 
 @dataclass
-class Map:
-    """Which saliency map: shared by everything that is seen of one."""
+class SaliencyRequest:
+    """Which saliency map: the parameters of everything that is shown of one."""
 
     run: Name
     image: Name
     method: Method
-    target: Class = None
-    k: Some = None
-    threshold: Threshold = None
+    target: ClassNumber | None = None
+    k: ChannelCount | None = None
+    threshold: Threshold | None = None
 
-    def of(self, explorer: Explorer) -> Tensor:
-        return explorer.evidence.saliency(self.run, self.image, self.method, self.target, self.k, self.threshold)
+    def map(self, explorer: Explorer) -> Tensor:
+        return explorer.saliency.map(self.run, self.image, self.method, self.target, self.k, self.threshold)
 
 
-Wanted = Annotated[Map, Depends()]
+RequestedMap = Annotated[SaliencyRequest, Depends()]
 
 
 def edits_of(text: str) -> dict[int, float]:
     """Channels and their factors."""
-    found = {}
+    factors = {}
     for part in filter(None, text.split(",")):
         channel, _, factor = part.partition(":")
         try:
-            found[int(channel)] = float(factor)
+            factors[int(channel)] = float(factor)
         except ValueError:
             raise ValueError(f"edits: {part!r} is not channel:factor, such as 12:0.5.") from None
-        if not abs(found[int(channel)]) <= 100:
+        if not abs(factors[int(channel)]) <= 100:
             raise ValueError(f"edits: the factor of {part!r} must be from -100 to 100.")
-    return found
+    return factors

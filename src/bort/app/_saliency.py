@@ -1,108 +1,113 @@
-"""Which pixels count: saliency maps, and the images and curves of deletion and insertion."""
+"""Saliency maps, and the images and curves of deletion and insertion by them."""
 
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Any, Final, Literal, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import torch
 from torch import Tensor, nn
 
 from bort import explain, measure
-from bort.app._cache import Kept, Unknown
-from bort.explain._common import Progress
-from bort.measure._deletion import _ranks
+from bort._defaults import DELETION_STEPS, OVERLAY_STRENGTH, SALIENT_CHANNELS, SAT_THRESHOLD
+from bort.app._cache import Cache
+from bort.app._exceptions import Unknown
 from bort.pictures import Picture, overlay, picture
 
 if TYPE_CHECKING:
     from bort.app._explorer import Explorer
 
-Slow = Literal["guided-ig", "rise", "xrai"]
-"""Methods that go through the queue."""
-SLOW: Final[tuple[str, ...]] = get_args(Slow)
 MOST_TRACKED: Final = 256
-"""SAT's k at most: so many signals are kept for its sliders."""
-STEPS: Final = 28
+"""The largest k of SAT: the signals of so many channels are kept, so that its sliders need no new pass."""
 
 
-class Evidence:
+class SaliencyMaps:
     def __init__(self, explorer: Explorer) -> None:
-        self._explorer, self._turn = explorer, explorer.turn
-        self._kept = Kept(self._turn, most=64)
-        self._tracked = Kept(self._turn, most=4)  # a signal for each of many channels
-        # More than the queue remembers of its jobs: what is called done there is still here.
-        self._slow = Kept(self._turn, most=256)
-        self._models: dict[str, nn.Module] = {}
+        self._explorer = explorer
+        self._lock = explorer.lock
+        self._fast_maps = Cache(self._lock, size=64)
+        self._tracked = Cache(self._lock, size=4)  # each holds a signal for each of up to MOST_TRACKED channels
+        # More than the queue remembers: the map of a calculation that it calls done is still here.
+        self._slow_maps = Cache(self._lock, size=256)
+        self._copies: dict[str, nn.Module] = {}
 
-    def saliency(
+    def map(
         self,
         run: str,
         image: str,
         method: str,
-        target: int | None,
+        target: int | None = None,
         k: int | None = None,
         threshold: float | None = None,
-        progress: Progress | None = None,
+        progress: explain.Progress | None = None,
     ) -> Tensor:
-        """(H, W). SAT's k and threshold need no new pass; a slow method is computed on a network of the queue's own."""
+        """(H, W). SAT's k and threshold need no new pass. A slow method is computed where ``progress`` is given, which the
+        queue does; elsewhere its map must have been computed before."""
         if method not in explain.names():
             raise Unknown(f"There is no method {method!r}.")
         x = self._explorer.image(run, image)
         if method == "sat":
             tracked = self._tracked((run, image), lambda: self._track(run, x))
-            count = min(64, tracked.values.shape[1]) if k is None else k
-            return tracked.map(count, 0.2 if threshold is None else threshold)[0]
+            count = min(SALIENT_CHANNELS, tracked.values.shape[1]) if k is None else k
+            return tracked.map(count, SAT_THRESHOLD if threshold is None else threshold)[0]
         key = (run, image, method, target)
-        if method not in SLOW:
+        function = explain.get(method)
+        if not function.slow:
             model = self._explorer.subject(run).model
-            return self._kept(key, lambda: explain.get(method)(model, x, target)[0])
-        kept: Tensor | None = self._slow.get(key)
-        if kept is not None:
-            return kept
+            return self._fast_maps(key, lambda: _first(function(model, x, target)))
+        computed: Tensor | None = self._slow_maps.get(key)
+        if computed is not None:
+            return computed
         if progress is None:
             raise Unknown(f"{method} has not been computed for this image yet: start it first.")
-        made = explain.get(method)(self._model_of_the_queue(run), x, target, progress=progress)[0]
-        self._slow.put(key, made)
-        return made
+        reports = "progress" in function.options
+        saliency = _first(function(self._copy(run), x, target, **({"progress": progress} if reports else {})))
+        self._slow_maps.put(key, saliency)
+        if not reports:
+            progress(1, 1)
+        return saliency
 
     def _track(self, run: str, x: Tensor) -> explain.Tracked:
         top = self._explorer.top(run)
-        most = min(MOST_TRACKED, self._explorer.channels_of(run, top))
-        return explain.track(self._explorer.subject(run).model, x, layer=top, k=most)
+        k = min(MOST_TRACKED, self._explorer.channel_count(run, top))
+        return explain.track(self._explorer.subject(run).model, x, layer=top, k=k)
 
-    def overlay(self, run: str, image: str, saliency: Tensor, strength: float) -> Picture:
-        view = self._explorer.subject(run).view
-        return overlay(view.pixels(self._explorer.image(run, image))[0], saliency, strength)
+    def overlay(self, run: str, image: str, saliency: Tensor, strength: float = OVERLAY_STRENGTH) -> Picture:
+        """The map over the image."""
+        return overlay(self._explorer.view(run).pixels(self._explorer.image(run, image))[0], saliency, strength)
 
-    def curve(self, run: str, image: str, saliency: Tensor, target: int | None) -> dict[str, Any]:
+    def curve(self, run: str, image: str, saliency: Tensor, target: int | None = None) -> dict[str, Any]:
         """Deletion and insertion by all scores."""
         model, x = self._explorer.subject(run).model, self._explorer.image(run, image)
-        with self._turn:
-            found = measure.all_scores(model, x, saliency[None], target, steps=STEPS)
+        with self._lock:
+            scores = measure.all_scores(model, x, saliency[None], target, steps=DELETION_STEPS)
         return {
             score: {
-                "deletion": each.deletion_curves[0].tolist(),
-                "insertion": each.insertion_curves[0].tolist(),
-                "areas": each.means,
+                "deletion": both.deletion_curves[0].tolist(),
+                "insertion": both.insertion_curves[0].tolist(),
+                "areas": both.means,
             }
-            for score, each in found.items()
+            for score, both in scores.items()
         }
 
     def step(
         self, run: str, image: str, saliency: Tensor, step: int, which: Literal["deletion", "insertion"]
     ) -> Picture:
         """The image at a step of deletion or insertion; its scores are in the curve."""
-        subject, x = self._explorer.subject(run), self._explorer.image(run, image)
-        if not 0 <= step <= STEPS:
-            raise Unknown(f"There are steps 0 to {STEPS}, not {step}.")
-        rank, count = _ranks(saliency[None].to(x.device)), round(step * saliency.numel() / STEPS)
-        gone = (rank < count) if which == "deletion" else (rank >= count)
-        mixed = torch.where(gone[:, None], torch.zeros_like(x), x)
-        return picture(subject.view.pixels(mixed)[0])
+        if not 0 <= step <= DELETION_STEPS:
+            raise Unknown(f"There are steps 0 to {DELETION_STEPS}, not {step}.")
+        model, x = self._explorer.subject(run).model, self._explorer.image(run, image)
+        at = measure.at_step(model, x, saliency[None], step, steps=DELETION_STEPS, which=which)
+        return picture(self._explorer.view(run).pixels(at.images)[0])
 
-    def _model_of_the_queue(self, run: str) -> nn.Module:
-        """A copy: hooks that the page's calls put on a network would be met by the queue's passes."""
-        with self._turn:
-            if run not in self._models:
-                self._models[run] = copy.deepcopy(self._explorer.subject(run).model)
-            return self._models[run]
+    def _copy(self, run: str) -> nn.Module:
+        """The queue's own network: hooks that pages' questions put on the other one would be met by the queue's passes."""
+        with self._lock:
+            if run not in self._copies:
+                self._copies[run] = copy.deepcopy(self._explorer.subject(run).model)
+            return self._copies[run]
+
+
+def _first(maps: Tensor) -> Tensor:
+    """Of one image; from another package's method it may not even be a tensor."""
+    return torch.as_tensor(maps).detach()[0]

@@ -1,9 +1,9 @@
-"""The explorer over HTTP: thin, every view an address, every mistake a sentence."""
+"""The explorer over HTTP: every question of the page is an address, every error a sentence."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from importlib.resources import files
@@ -15,55 +15,77 @@ from fastapi.responses import HTMLResponse
 from starlette.middleware.base import BaseHTTPMiddleware
 from starlette.middleware.gzip import GZipMiddleware
 
-from bort import __version__
+from bort import __version__, explain
+from bort._defaults import CLUSTERS, DELETION_STEPS, OVERLAY_STRENGTH
 from bort.app import _answers as answers
-from bort.app._saliency import STEPS, Slow
-from bort.app._explorer import Explorer
+from bort.app._access import Access
+from bort.app._calculations import Calculation, Calculations
+from bort.app._errors import ERRORS, TOO_LARGE, answer_errors
+from bort.app._exceptions import Unknown
+from bort.app._explorer import PATTERNS, Explorer
 from bort.app._export import archive, data_url
-from bort.app._access import Guard
-from bort.app._jobs import Job, Jobs
-from bort.app._cache import Unknown
-from bort.app._errors import MISTAKES, TOO_LARGE, answer_mistakes
-from bort.app._page import page
-from bort.app._parameters import Class, Drawn, Edits, Name, Part, Some, Start, Wanted, edits_of
+from bort.app._export_page import page
+from bort.app._page_state import RequestedState, page_defaults
+from bort.app._parameters import (
+    ChannelCount,
+    ClassNumber,
+    Edits,
+    Name,
+    PatternCount,
+    RequestedMap,
+    SlowMethod,
+    Start,
+    Strength,
+    edits_of,
+)
+from bort.app._saliency import MOST_TRACKED
 from bort.app._uploads import LARGEST_FILE
-from bort.app._page_state import AView
+from bort.measure import COLUMNS
 from bort.pictures import png, signal
 
-_KINDS = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
-_ASSETS = ("index.html", "app.css", "app.js", "ask.js", "jobs.js", "parts.js", "state.js", "views.js")
+_MEDIA_TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
 
-_FILE = {"requestBody": {"required": True, "content": {"image/*": {"schema": {"type": "string", "format": "binary"}}}}}
+_IMAGE_FILE = {
+    "requestBody": {"required": True, "content": {"image/*": {"schema": {"type": "string", "format": "binary"}}}}
+}
 
 
-def create(explorer: Explorer, guard: Guard, jobs: Jobs | None = None) -> FastAPI:
+class Application(FastAPI):
+    def openapi(self) -> dict[str, Any]:
+        """Made anew each time: methods may have been registered since."""
+        self.openapi_schema = None
+        return super().openapi()
+
+
+def create(explorer: Explorer, access: Access, calculations: Calculations | None = None) -> FastAPI:
     """The application. It opens the explorer's runs and nothing else: no path ever comes from the page."""
-    queue = jobs or Jobs()
+    queue = calculations or Calculations()
 
     @asynccontextmanager
-    async def life(_: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         yield
         queue.close()
 
-    app = FastAPI(
+    app = Application(
         title="bort explorer",
         version=__version__,
-        lifespan=life,
+        lifespan=lifespan,
         docs_url=None,
         redoc_url=None,
-        responses=MISTAKES,
+        responses=ERRORS,
     )
     app.add_middleware(GZipMiddleware, minimum_size=2000)
-    app.add_middleware(BaseHTTPMiddleware, dispatch=guard)
-    answer_mistakes(app)
-    _assets(app)
+    app.add_middleware(BaseHTTPMiddleware, dispatch=access)
+    answer_errors(app)
+    _serve_page(app)
 
     @app.get("/api/info", response_model=answers.Info)
     def info() -> dict[str, Any]:
-        """Runs, layers, images, classes, methods."""
-        return explorer.info()
+        """Runs, layers, images, classes, methods; and every default that the page uses."""
+        sizes = {"steps": DELETION_STEPS, "patterns": PATTERNS, "clusters": CLUSTERS}
+        return explorer.info() | {"most_tracked": MOST_TRACKED, "defaults": page_defaults() | sizes}
 
-    @app.post("/api/upload", response_model=answers.Uploaded, responses=TOO_LARGE, openapi_extra=_FILE)
+    @app.post("/api/upload", response_model=answers.Uploaded, responses=TOO_LARGE, openapi_extra=_IMAGE_FILE)
     async def upload(request: Request) -> dict[str, str]:
         """An image file as the body."""
         content = bytearray()
@@ -87,10 +109,12 @@ def create(explorer: Explorer, guard: Guard, jobs: Jobs | None = None) -> FastAP
         return explorer.predict(run, image)
 
     @app.get("/api/channels", response_model=answers.Channels)
-    def channels(run: Name, image: Name, layer: Name, k: Drawn = None, start: Start = 0) -> dict[str, Any]:
+    def channels(
+        run: Name, image: Name, layer: Name, k: PatternCount | None = None, start: Start = 0
+    ) -> dict[str, Any]:
         """Channels in the order of salience, from the start-th on, and a sheet of their patterns as a data URL."""
-        found = explorer.channels(run, image, layer, k, start)
-        return found | {"sheet": data_url(found["sheet"])}
+        sheet = explorer.channels(run, image, layer, k, start)
+        return sheet | {"sheet": data_url(sheet["sheet"])}
 
     @app.get("/api/channel.png", response_class=answers.Png)
     def channel(run: Name, image: Name, layer: Name, channel: Annotated[int, Query(ge=0, le=1_000_000)]) -> Response:
@@ -101,60 +125,66 @@ def create(explorer: Explorer, guard: Guard, jobs: Jobs | None = None) -> FastAP
         run: Name,
         image: Name,
         layer: Name,
-        k: Some = None,
+        k: ChannelCount | None = None,
         binary: bool = True,
         edits: Edits = "",
     ) -> dict[str, Any]:
         """From the whole map, or from its k most salient features."""
-        back, like = explorer.reconstruct(run, image, layer, k, binary=binary, edits=edits_of(edits))
-        return {"picture": data_url(signal(back)), "correlation": like}
+        back, correlation = explorer.reconstruct(run, image, layer, k, binary=binary, edits=edits_of(edits))
+        return {"picture": data_url(signal(back)), "correlation": correlation}
 
     @app.get("/api/clusters", response_model=answers.Clusters)
     def clusters(
         run: Name,
         image: Name,
         layer: Name,
-        k: Drawn = None,
-        groups: Annotated[int, Query(ge=1, le=12)] = 4,
+        k: PatternCount | None = None,
+        groups: Annotated[int, Query(ge=1, le=12)] = CLUSTERS,
     ) -> dict[str, Any]:
         coloured, members = explorer.clusters(run, image, layer, k, groups)
         return {"picture": data_url(coloured), "groups": members}
 
-    @app.post("/api/jobs", response_model=answers.Calculation)
-    def start(run: Name, image: Name, method: Slow, target: Class = None, page: Name = "") -> dict[str, Any]:
-        """Compute a slow map; asked for twice, it is done once. ``page`` is whatever tells one page from another."""
-        explorer.image(run, image)  # say what is not there before anything is begun
+    @app.post("/api/jobs", response_model=answers.CalculationStatus)
+    def start(
+        run: Name, image: Name, method: SlowMethod, target: ClassNumber | None = None, page: Name = ""
+    ) -> dict[str, Any]:
+        """Compute the map of a slow method; asked for twice, it is computed once. ``page`` tells one page from another."""
+        explorer.image(run, image)  # an unknown run or image is an error before anything is queued
+        if method not in explain.names():
+            raise Unknown(f"There is no method {method!r}.")
+        if not explain.get(method).slow:
+            raise ValueError(f"{method} is not slow: ask for its map at /api/saliency.")
         key = json.dumps([run, image, method, target])
-        work = partial(explorer.evidence.saliency, run, image, method, target)
-        return _job(queue.start(key, lambda progress: work(progress=progress), page))
+        compute = partial(explorer.saliency.map, run, image, method, target)
+        return _status(queue.start(key, lambda progress: compute(progress=progress), page))
 
-    @app.get("/api/jobs/{name}", response_model=answers.Calculation)
-    def look(name: str, page: Name = "") -> dict[str, Any]:
-        return _job(queue.get(name, page))
+    @app.get("/api/jobs/{name}", response_model=answers.CalculationStatus)
+    def status(name: str, page: Name = "") -> dict[str, Any]:
+        return _status(queue.get(name, page))
 
-    @app.delete("/api/jobs/{name}", response_model=answers.Calculation)
+    @app.delete("/api/jobs/{name}", response_model=answers.CalculationStatus)
     def cancel(name: str, leave: Name = "") -> dict[str, Any]:
-        """Stop it; or let a page ``leave`` it, then it goes on if another waits for it."""
-        return _job(queue.leave(name, leave) if leave else queue.cancel(name))
+        """Stop it. With ``leave``, that page no longer waits for it, and it goes on if another does."""
+        return _status(queue.leave(name, leave) if leave else queue.cancel(name))
 
-    @app.get("/api/saliency", response_model=answers.Seen)
-    def saliency(wanted: Wanted, strength: Part = 0.6) -> dict[str, Any]:
+    @app.get("/api/saliency", response_model=answers.PictureAnswer)
+    def saliency(of: RequestedMap, strength: Strength = OVERLAY_STRENGTH) -> dict[str, Any]:
         """The map over the image."""
-        return {"picture": data_url(explorer.evidence.overlay(wanted.run, wanted.image, wanted.of(explorer), strength))}
+        return {"picture": data_url(explorer.saliency.overlay(of.run, of.image, of.map(explorer), strength))}
 
     @app.get("/api/curve", response_model=dict[str, answers.Curve])
-    def curve(wanted: Wanted) -> dict[str, Any]:
+    def curve(of: RequestedMap) -> dict[str, Any]:
         """Deletion and insertion by three scores."""
-        return explorer.evidence.curve(wanted.run, wanted.image, wanted.of(explorer), wanted.target)
+        return explorer.saliency.curve(of.run, of.image, of.map(explorer), of.target)
 
-    @app.get("/api/step", response_model=answers.Seen)
+    @app.get("/api/step", response_model=answers.PictureAnswer)
     def step(
-        wanted: Wanted,
-        step: Annotated[int, Query(ge=0, le=STEPS)],
+        of: RequestedMap,
+        step: Annotated[int, Query(ge=0, le=DELETION_STEPS)],
         which: Literal["deletion", "insertion"] = "deletion",
     ) -> dict[str, Any]:
-        """The image at a step; its score is the curve's."""
-        return {"picture": data_url(explorer.evidence.step(wanted.run, wanted.image, wanted.of(explorer), step, which))}
+        """The image at a step; its score is in the curve."""
+        return {"picture": data_url(explorer.saliency.step(of.run, of.image, of.map(explorer), step, which))}
 
     @app.get("/api/transplant", response_model=answers.Transplant)
     def transplant(
@@ -162,47 +192,64 @@ def create(explorer: Explorer, guard: Guard, jobs: Jobs | None = None) -> FastAP
         source: Name,
         target: Name,
         layer: Name,
-        k: Some = None,
+        k: ChannelCount | None = None,
         path: Literal["source", "target", "none"] = "none",
     ) -> dict[str, Any]:
-        """The target's features at the source's places, and both verdicts."""
+        """The target's features at the source's places, and what the network says of the image and of the map."""
         made, verdicts = explorer.transplant(run, source, target, layer, k, path)
         return verdicts | {"picture": data_url(made)}
 
-    @app.get("/api/audit", response_model=list[answers.Audited])  # type: ignore[valid-type]
-    def audit(run: Name) -> list[dict[str, Any]]:
-        return explorer.audit(run)
+    @app.get("/api/audit", response_model=answers.AuditAnswer)
+    def audit(run: Name) -> dict[str, Any]:
+        """What is true of each layer: the table's columns, and its rows as numbers and as text."""
+        layers = explorer.audit(run)
+        shown = [{column.key: column.show(layer) for column in COLUMNS} for layer in layers]
+        return {
+            "columns": [
+                {"key": c.key, "title": c.title, "meaning": c.meaning, "is_number": c.is_number} for c in COLUMNS
+            ],
+            "layers": [values | {"shown": texts} for values, texts in zip(layers.to_dict(), shown, strict=True)],
+        }
 
     @app.get("/api/export.zip", response_class=answers.Zip)
-    def export(view: AView) -> Response:
-        """What is seen, as PNG and npy, with a manifest."""
-        return answers.Zip(archive(explorer, view), headers=_saved("bort-view.zip"))
+    def export_archive(state: RequestedState) -> Response:
+        """The view as PNG and npy, with a manifest."""
+        return answers.Zip(archive(explorer, state), headers=_attachment("bort-view.zip"))
 
     @app.get("/api/export.html", response_class=HTMLResponse)
-    def export_page(view: AView) -> Response:
-        """What is seen, as one self-contained page."""
-        return HTMLResponse(page(explorer, view), headers=_saved("bort-view.html"))
+    def export_page(state: RequestedState) -> Response:
+        """The view as one self-contained page."""
+        return HTMLResponse(page(explorer, state), headers=_attachment("bort-view.html"))
 
     return app
 
 
-def _saved(name: str) -> dict[str, str]:
+def _attachment(name: str) -> dict[str, str]:
     return {"Content-Disposition": f'attachment; filename="{name}"'}
 
 
-def _assets(app: FastAPI) -> None:
-    for name in _ASSETS:
-        content = files("bort.app").joinpath("page", name).read_bytes()
-        kind = f"{_KINDS[name.rpartition('.')[2]]}; charset=utf-8"
-
-        def serve(content: bytes = content, kind: str = kind) -> Response:
-            return Response(content, media_type=kind)
-
-        path = "/" if name == "index.html" else f"/{name}"
-        app.add_api_route(path, serve, include_in_schema=False, response_class=Response)
+def _serve_page(app: FastAPI) -> None:
+    """The files in page/, each at its name, index.html at "/"."""
+    for file in files("bort.app").joinpath("page").iterdir():
+        media_type = _MEDIA_TYPES.get(file.name.rpartition(".")[2])
+        if media_type is not None:
+            path = "/" if file.name == "index.html" else f"/{file.name}"
+            endpoint = _file(file.read_bytes(), f"{media_type}; charset=utf-8")
+            app.add_api_route(path, endpoint, include_in_schema=False, response_class=Response)
 
 
-def _job(job: Job | None) -> dict[str, Any]:
-    if job is None:
+def _file(content: bytes, media_type: str) -> Callable[[], Response]:
+    """An endpoint without parameters: FastAPI would take parameters with defaults from the request."""
+    return lambda: Response(content, media_type=media_type)
+
+
+def _status(calculation: Calculation | None) -> dict[str, Any]:
+    if calculation is None:
         raise Unknown("There is no such calculation any more.")
-    return {"job": job.name, "state": job.state, "done": job.done, "total": job.total, "message": job.message}
+    return {
+        "job": calculation.name,
+        "state": calculation.state,
+        "done": calculation.done,
+        "total": calculation.total,
+        "message": calculation.message,
+    }

@@ -1,4 +1,4 @@
-"""Images that somebody sends: verified before they are decoded, and refused with a sentence."""
+"""Uploaded images: checked before they are decoded, and refused with a sentence."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import io
 import warnings
 from typing import TYPE_CHECKING, Final
 
-from bort.data._view import eight_bits
+from bort.data import to_eight_bits
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 LARGEST_FILE: Final = 8 * 2**20
 MOST_PIXELS: Final = 25_000_000
 MOST_OBLONG: Final = 50
-"""Longer side by shorter: the shorter one is brought to the network's size, and the longer one goes with it."""
+"""Longer side by shorter: the shorter one is resized to the network's size, and the longer one in proportion."""
 FORMATS: Final = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF")
 
 
 class Refused(ValueError):
-    """An upload that is no image we take; the message is for the person who sent it."""
+    """The upload is not an image that is accepted; the message is for the person who sent it."""
 
 
 def decode(content: bytes) -> Image:
@@ -35,9 +35,9 @@ def decode(content: bytes) -> Image:
         raise Refused("This is an SVG or HTML file; send a picture of pixels (PNG, JPEG, WebP, BMP, GIF or TIFF).")
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # Pillow's own bomb warning comes before our limit below
+            warnings.simplefilter("ignore")  # Pillow warns of large images before our own limit below
             with images.open(io.BytesIO(content), formats=FORMATS) as opened:
-                width, height = opened.size  # known from the header: nothing has been decoded yet
+                width, height = opened.size  # read from the header: nothing has been decoded yet
                 if width < 1 or height < 1:
                     raise Refused(f"The image has {width} × {height} pixels.")
                 if width * height > MOST_PIXELS:
@@ -50,12 +50,12 @@ def decode(content: bytes) -> Image:
                     )
                 opened.seek(0)  # the first picture of an animation
                 opened.load()
-                return eight_bits(ImageOps.exif_transpose(opened))
+                return to_eight_bits(ImageOps.exif_transpose(opened))
     except Refused:
         raise
     except images.DecompressionBombError:
         raise Refused(f"The image has far too many pixels; at most {MOST_PIXELS // 10**6} million are taken.") from None
     except UnidentifiedImageError:
         raise Refused("This is not an image that can be read (PNG, JPEG, WebP, BMP, GIF or TIFF).") from None
-    except Exception as error:  # damaged files make decoders throw anything
+    except Exception as error:  # damaged files make decoders raise anything
         raise Refused(f"The image is damaged or cut off: {error}.") from None

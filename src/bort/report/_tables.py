@@ -10,7 +10,12 @@ from bort.report._measured import Measured
 
 
 def table(
-    header: Sequence[str], rows: Iterable[Sequence[str]], caption: str, *, numbers: Sequence[int] = (), wrap: bool = False
+    header: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    caption: str,
+    *,
+    numbers: Sequence[int] = (),
+    wrap: bool = False,
 ) -> str:
     """The columns in ``numbers`` are right-aligned. The first cell of a row is its header."""
 
