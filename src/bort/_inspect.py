@@ -1,7 +1,5 @@
-"""Looking at a model without leaving a trace: on the model, on its input, or on the memory of the machine.
-
-Everything here is shared by `invert`, `explain` and `measure`: eval mode for a block, logits out of whatever a model returns,
-checked inputs and classes, and how many images fit into one pass.
+"""Shared by `invert`, `explain` and `measure`, which run models of others and must leave them as they were: eval mode for a
+block, logits out of whatever a model returns, checked inputs and classes, and how many images fit into one pass.
 """
 
 from __future__ import annotations
@@ -20,8 +18,8 @@ Target = Tensor | int | None
 """A class for each image, one for all, or None: the class that the model predicts."""
 
 Progress = Callable[[int, int], None]
-"""Called with (done, total) as a slow method goes on: in units of its own, never falling, and at last with done = total. To
-cancel the method, raise an exception there, :class:`Cancelled` for one."""
+"""Called with (done, total) while a slow method runs: in the method's own units, ``done`` never falling and equal to
+``total`` at the end. To cancel the method, raise an exception there, for example :class:`Cancelled`."""
 
 
 class Cancelled(Exception):
@@ -30,7 +28,7 @@ class Cancelled(Exception):
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Inside, the model is in eval mode; afterwards each of its modules is in the mode it had."""
+    """Inside, the model is in eval mode; afterwards each of its modules is in the mode that it had before."""
     modes = {module: module.training for module in model.modules()}
     try:
         model.eval()
@@ -46,7 +44,7 @@ def outputs_of(model: nn.Module, x: Tensor) -> Tensor:
 
 
 def logits_of(output: object) -> Tensor:
-    """The logits in what a model returned: a tensor, or one in a tuple or under the name "logits"."""
+    """The logits in a model's output: the tensor itself, the first of a tuple, or the one under the name "logits"."""
     logits = output
     if isinstance(logits, Mapping) and "logits" in logits:
         logits = logits["logits"]
@@ -62,7 +60,7 @@ def logits_of(output: object) -> Tensor:
 
 
 def check_input(model: nn.Module, x: Tensor) -> None:
-    """Refuse an input that would fail, or mislead, further in."""
+    """Refuse an input that would fail later with an unclear error, or give a result without meaning."""
     if not isinstance(x, Tensor) or not x.is_floating_point():
         raise TypeError(
             f"the input must be a tensor of floating-point numbers, not {getattr(x, 'dtype', type(x).__name__)}"
@@ -122,20 +120,25 @@ class MemoryBudget:
     """In all tensors of a forward pass together, where they are kept for a backward pass: 1 GiB."""
 
 
-_BUDGET: ContextVar[MemoryBudget] = ContextVar("bort memory budget", default=MemoryBudget())  # noqa: B039, frozen
+_BUDGET: ContextVar[MemoryBudget] = ContextVar("bort memory budget", default=MemoryBudget())  # noqa: B039, immutable
 
 
 def current_budget() -> MemoryBudget:
+    """The limits that hold here."""
     return _BUDGET.get()
 
 
 @contextmanager
-def memory_budget(**numbers: int) -> Iterator[None]:
+def memory_budget(
+    *, forward: int | None = None, backward: int | None = None, kept: int | None = None
+) -> Iterator[None]:
     """Inside, other limits hold: ``with memory_budget(forward=2**22): explain.rise(model, x)``.
 
-    The keywords are the fields of :class:`MemoryBudget`. They change memory and time, and results by rounding at most.
+    The keywords are the fields of :class:`MemoryBudget`; one that is not given stays as it is. They change memory and time,
+    and results by rounding at most.
     """
-    token = _BUDGET.set(replace(_BUDGET.get(), **numbers))
+    limits = {"forward": forward, "backward": backward, "kept": kept}
+    token = _BUDGET.set(replace(_BUDGET.get(), **{name: limit for name, limit in limits.items() if limit is not None}))
     try:
         yield
     finally:
@@ -161,13 +164,15 @@ class TensorCount(TorchFunctionMode):
         return result
 
     def count(self, result: Tensor) -> None:
+        """Add a tensor."""
         numbers = Tensor.numel(result)
         self.largest = max(self.largest, numbers)
         self.total += numbers
 
 
 def images_at_once(model: nn.Module, x: Tensor, *, backward: bool = False) -> int:
-    """How many images the model can take in one pass within the memory budget, judged by a pass of one."""
+    """How many images the model can take in one pass within the memory budget, estimated by a pass of one. ``backward``: in a
+    pass that keeps its tensors for gradients."""
     cost, budget = TensorCount(), current_budget()
     with torch.no_grad(), evaluating(model), cost:
         outputs_of(model, x[:1])

@@ -1,9 +1,9 @@
 r"""Class activation maps (Zhou et al. 2016), for heads that pool by average or by maximum, and beyond.
 
 With a linear head on pooled channels :math:`A = \sum_c w_{tc} Z_c`. The weight is the sum over all places of the logit's
-derivative, :math:`w_{tc} = \sum_p \partial l_t / \partial Z_{cp}`, whether the pool spreads it evenly or leaves it at the
-maximum; so that is how it is computed, and networks with other heads (ACNN-Base, whose classes are channels; ViT) get a map
-by the same rule.
+derivative, :math:`w_{tc} = \sum_p \partial l_t / \partial Z_{cp}`: average pooling spreads the derivative evenly, maximum
+pooling has it at one place, and the sum is the same. It is computed by that sum, so networks with other heads (ACNN-Base,
+whose classes are channels; ViT) get a map as well.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from bort.invert import Backtracker
 
 
 def cam(model: nn.Module, x: Tensor, target: Target = None, *, layer: str | None = None) -> Tensor:
-    """Class activation maps (N, H, W), brought to the images' size.
+    """Class activation maps (N, H, W), interpolated to the images' size.
 
     Args:
         model, x: any torch model and a batch of images.
-        target: the class to explain; what the model says by default.
-        layer: whose map is weighted; by default the last one whose places reach the class.
+        target: the class to explain; the predicted one by default.
+        layer: the layer whose map is weighted; by default the last one whose places have a part in the logit.
     """
     check_images(model, x)
     name = layer or top_layer(model, x, deciding=True)

@@ -1,6 +1,6 @@
 r"""Integrated Gradients (Sundararajan et al. 2017), by captum.
 
-:math:`(x - x') \int_0^1 \nabla l_t (x' + \alpha (x - x')) \, d\alpha`, colours added up; all places together give
+:math:`(x - x') \int_0^1 \nabla l_t (x' + \alpha (x - x')) \, d\alpha`, summed over the colours. The sum over all places is
 :math:`l_t(x) - l_t(x')` (completeness).
 """
 
@@ -14,7 +14,9 @@ from torch import Tensor, nn
 
 from bort._inspect import Progress, Target, check_images, classes_of, evaluating, images_at_once, outputs_of
 
-_WATCHED = 4  # steps in a pass on a CPU while somebody watches: small passes cost hardly more there, and take a while
+_STEPS_PER_CALL = 4
+"""Steps in a pass on a CPU if there is a progress function: such small passes take hardly longer there, and a large one would
+leave the progress bar standing for seconds."""
 
 
 def integrated_gradients(
@@ -31,11 +33,11 @@ def integrated_gradients(
 
     Args:
         model, x: any torch model and a batch of images.
-        target: the class to explain; what the model says by default.
+        target: the class to explain; the predicted one by default.
         steps: points of the Gauss–Legendre quadrature between baseline and image.
         baseline: where the path begins, a number, an image, or one for each: 0 is the mean colour of normalised images.
-        by_colour: leave the colours apart: (N, C, H, W).
-        progress: called after some steps, with how many of those of all images are done; see :data:`Progress`.
+        by_colour: do not sum over the colours: (N, C, H, W).
+        progress: called after a few steps, with the number of steps done of those of all images; see :data:`Progress`.
     """
     try:
         from captum.attr import IntegratedGradients
@@ -51,33 +53,36 @@ def integrated_gradients(
             )
         baseline = baseline.to(x).expand_as(x)
     classes = classes_of(model, x, target)
-    chunk = images_at_once(model, x, backward=True)
+    at_once = images_at_once(model, x, backward=True)
     with evaluating(model):
         method = IntegratedGradients(lambda images: outputs_of(model, images))
         if progress is not None:
-            few = _WATCHED if x.device.type == "cpu" else chunk
-            method.gradient_func = _watched(method.gradient_func, few, progress, steps * len(x))
+            size = _STEPS_PER_CALL if x.device.type == "cpu" else at_once
+            method.gradient_func = _with_progress(method.gradient_func, size, progress, steps * len(x))
         maps = []
         for n in range(len(x)):
             start = baseline[n : n + 1] if isinstance(baseline, Tensor) else baseline
-            found = method.attribute(x[n : n + 1], start, int(classes[n]), n_steps=steps, internal_batch_size=chunk)
-            maps.append(found.detach() if by_colour else found.detach().sum(dim=1))
+            attributions = method.attribute(
+                x[n : n + 1], start, int(classes[n]), n_steps=steps, internal_batch_size=at_once
+            ).detach()
+            maps.append(attributions if by_colour else attributions.sum(dim=1))
     return torch.cat(maps)
 
 
-def _watched(gradients: Callable[..., Any], size: int, progress: Progress, total: int) -> Callable[..., Any]:
-    """captum's gradients at many steps, computed in passes of about that size, with progress told after each. What captum
-    adds up is as many steps at once as before: the sum is rounded as without."""
+def _with_progress(gradients: Callable[..., Any], size: int, progress: Progress, total: int) -> Callable[..., Any]:
+    """captum's gradient function for many steps, in passes of about ``size`` steps with a call of ``progress`` after each.
+    captum still sums as many steps at once as without progress, so the sum is rounded in the same way."""
     done = 0
 
-    def watched(forward_fn: Any, inputs: tuple[Tensor], target_ind: Any, **_: Any) -> tuple[Tensor]:
+    def in_passes(forward_fn: Any, inputs: tuple[Tensor], target_ind: Any, **_: Any) -> tuple[Tensor]:
         nonlocal done
-        found: list[Tensor] = []
-        # Evenly, so that none is left alone: torch multiplies by a single row in another way, and rounds it differently.
-        for few in inputs[0].detach().tensor_split(max(1, len(inputs[0]) // size)):
-            found += gradients(forward_fn, (few.requires_grad_(),), target_ind)
-            done += len(few)
+        slopes: list[Tensor] = []
+        # In even parts, so that no pass has a single step: torch multiplies single rows by another kernel, which rounds
+        # differently.
+        for images in inputs[0].detach().tensor_split(max(1, len(inputs[0]) // size)):
+            slopes += gradients(forward_fn, (images.requires_grad_(),), target_ind)
+            done += len(images)
             progress(done, total)
-        return (torch.cat(found),)
+        return (torch.cat(slopes),)
 
-    return watched
+    return in_passes

@@ -1,6 +1,6 @@
-r"""RISE (Petsiuk et al. 2018): what the model says of randomly masked images.
+r"""RISE (Petsiuk et al. 2018): the class's score on randomly masked images.
 
-:math:`A = \frac{1}{M p} \sum_j s_t(x \odot m_j) \, m_j`, the masks m being random grids, enlarged smoothly and shifted at
+:math:`A = \frac{1}{M p} \sum_j s_t(x \odot m_j) \, m_j`, the masks m being random grids, enlarged bilinearly and shifted at
 random.
 """
 
@@ -15,8 +15,10 @@ from torch.nn import functional as F
 
 from bort._inspect import Progress, Target, check_images, classes_of, evaluating, images_at_once, outputs_of
 
-_CALLS = 40  # of progress or more: enough to see it move and to stop it
-_PASS = 64  # masks are a small one: a network that takes fewer at once has many passes anyway, and keeps them
+_CALLS = 40
+"""At least so many calls of progress: enough to see it move and to cancel it soon."""
+_SMALLEST_PASS = 64
+"""No pass is made smaller than this for the sake of progress: smaller ones cost time."""
 
 
 @torch.no_grad()
@@ -32,17 +34,17 @@ def rise(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Tensor:
-    """Saliency maps (N, H, W) by RISE. The same masks for all images; memory does not grow with their number.
+    """Saliency maps (N, H, W) by RISE. All images get the same masks; memory does not grow with their number.
 
     Args:
         model, x: any torch model and a batch of images.
-        target: the class to explain; what the model says by default.
+        target: the class to explain; the predicted one by default.
         masks: how many.
-        cells: of a mask's grid, each way.
+        cells: of a mask's grid, in each direction.
         keep: probability that a cell is left open.
         score: of the target: its probability, as published, or its logit.
         seed: of the masks.
-        progress: called after each pass, with the number of masks and images done; see :data:`Progress`.
+        progress: called after each pass, with the number of masked images done; see :data:`Progress`.
     """
     check_images(model, x)
     if masks < 1 or cells < 1 or not 0 < keep < 1:
@@ -53,19 +55,19 @@ def rise(
     sums = torch.zeros(len(x), *x.shape[-2:], dtype=torch.float64, device=x.device)
     classes, size = classes_of(model, x, target), images_at_once(model, x)
     done, total = 0, masks * len(x)
-    # Who watches gets smaller passes, but the scores are added up in the same chunks: the sum is rounded as without.
-    in_a_pass = size if progress is None else min(size, max(_PASS, math.ceil(total / _CALLS)))
+    # With progress the passes are smaller, but scores are summed in chunks of the same size: the map does not change.
+    pass_size = size if progress is None else min(size, max(_SMALLEST_PASS, math.ceil(total / _CALLS)))
     with evaluating(model):
         for start in range(0, masks, size):
             part = slice(start, start + size)
             chunk = enlarge(grids[part], rows[part], columns[part], x.shape[-2:]).to(x)
             for n in range(len(x)):
                 scores = []
-                for few in chunk.tensor_split(math.ceil(len(chunk) / in_a_pass)):
-                    outputs = outputs_of(model, x[n] * few[:, None])
-                    told = outputs.softmax(dim=1) if score == "probability" else outputs
-                    scores.append(told[:, classes[n]].double())
-                    done += len(few)
+                for pass_masks in chunk.tensor_split(math.ceil(len(chunk) / pass_size)):
+                    logits = outputs_of(model, x[n] * pass_masks[:, None])
+                    values = logits.softmax(dim=1) if score == "probability" else logits
+                    scores.append(values[:, classes[n]].double())
+                    done += len(pass_masks)
                     if progress is not None:
                         progress(done, total)
                 sums[n] += torch.einsum("m,mhw->hw", torch.cat(scores), chunk.double())
@@ -75,8 +77,8 @@ def rise(
 def draw(
     count: int, cells: int, keep: float, size: torch.Size, generator: torch.Generator
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Grids of open and closed cells, and by how many rows and columns each is shifted: all at once, so that what comes out
-    does not depend on the chunks."""
+    """Grids (count, cells, cells) of open and closed cells, and by how many rows and columns (count,) each is shifted. All
+    are drawn at once, so that the masks do not depend on the size of the chunks."""
     height, width = _cell(cells, size)
     grids = torch.rand(count, cells, cells, generator=generator) < keep
     rows = torch.randint(height, (count,), generator=generator)
@@ -84,10 +86,11 @@ def draw(
 
 
 def enlarge(grids: Tensor, rows: Tensor, columns: Tensor, size: torch.Size) -> Tensor:
-    """(count, H, W) in [0, 1]: grids enlarged bilinearly to a cell too much, and cut where they are shifted to."""
+    """(count, H, W) in [0, 1]: the grids enlarged bilinearly to one cell more than the image in each direction, and cropped
+    to it at their shifts."""
     cells = grids.shape[-1]
-    wanted = [(cells + 1) * side for side in _cell(cells, size)]
-    enlarged = F.interpolate(grids[:, None].float(), wanted, mode="bilinear", align_corners=False)[:, 0]
+    larger = [(cells + 1) * side for side in _cell(cells, size)]
+    enlarged = F.interpolate(grids[:, None].float(), larger, mode="bilinear", align_corners=False)[:, 0]
     down = rows[:, None] + torch.arange(size[0])
     across = columns[:, None] + torch.arange(size[1])
     image = torch.arange(len(grids))[:, None, None]
@@ -95,4 +98,5 @@ def enlarge(grids: Tensor, rows: Tensor, columns: Tensor, size: torch.Size) -> T
 
 
 def _cell(cells: int, size: torch.Size) -> tuple[int, int]:
+    """Height and width of a cell in pixels."""
     return math.ceil(size[0] / cells), math.ceil(size[1] / cells)

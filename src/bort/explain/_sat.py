@@ -6,7 +6,7 @@ the masks, weighted by how salient their channels are:
 .. math:: A = \sum_{i \in I_k} y_i M^i, \qquad M^i = [\, |S^i| > \gamma \max |S^i| \,], \qquad S^i = g(Z^0_i)
 
 The paper binarises "through a given threshold γ" without saying on which scale. Here γ is a part of each signal's own
-maximum, so that it does not depend on B, on the network, or on how deep the layer is; colours are added up first.
+maximum, so it depends neither on B nor on the network nor on the depth of the layer; colours are summed first.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ class Tracked:
 
     layer: str
     signals: Tensor
-    """(N, k, H, W): |Sⁱ|, colours added up, each with a maximum of 1 (or 0 everywhere)."""
+    """(N, k, H, W): |Sⁱ| summed over the colours, each scaled to a maximum of 1 (or 0 everywhere)."""
     values: Tensor
     """(N, k): y, largest first."""
 
     def map(self, k: int | None = None, threshold: float = SAT_THRESHOLD) -> Tensor:
-        """(N, H, W) for the first k channels."""
+        """(N, H, W) for the first k channels; all by default."""
         count = self.values.shape[1]
         if k is not None and not 1 <= k <= count:
             raise ValueError(f"k={k}: {count} channels were tracked, choose from 1 to {count}")
@@ -52,19 +52,19 @@ def track(
     value: float = 1.0,
     rule: Rule = "guided",
 ) -> Tracked:
-    """Trace the k most salient channels of each image, all of them in one batched backward pass."""
+    """Trace the k most salient channels of each image, all of them in one batched backward pass. See :func:`sat`."""
     check_images(model, x)
     if value <= 0:
         raise ValueError(f"value={value}: must be above 0; a mask does not depend on how large it is")
     name = layer or top_layer(model, x)
-    parts = decompose(model, x, name, channels_of(model, x, name, k), value=value, rule=rule)
-    signals = parts.signals.abs().sum(dim=2)
+    decomposition = decompose(model, x, name, _channels(model, x, name, k), value=value, rule=rule)
+    signals = decomposition.signals.abs().sum(dim=2)
     largest = signals.amax(dim=(2, 3), keepdim=True)
-    return Tracked(name, torch.where(largest > 0, signals / largest, 0.0), parts.values)
+    return Tracked(name, torch.where(largest > 0, signals / largest, 0.0), decomposition.values)
 
 
-def channels_of(model: nn.Module, x: Tensor, layer: str, k: int | None) -> int:
-    """The k that was asked for, or the paper's 64, or as many channels as the layer has."""
+def _channels(model: nn.Module, x: Tensor, layer: str, k: int | None) -> int:
+    """k if it is given, else the paper's 64, or as many channels as the layer has."""
     if k is not None:
         return k
     return min(SALIENT_CHANNELS, Backtracker(model, layer, "gradient").trace(x[:1]).grid.shape[0])
@@ -86,22 +86,19 @@ def sat(
     Args:
         model, x: any torch model and a batch of images.
         target: checked, and otherwise without influence: the algorithm tracks what excites the layer, whatever the class.
-        layer: whose map is Z; the last one with places by default.
+        layer: the layer whose map is Z; by default the last one with a map.
         k: how many channels; 64 by default, or all if there are fewer.
         value: the paper's B, above 0. A mask does not depend on it.
         threshold: γ, as a part of each signal's maximum.
-        rule: how signals pass activation functions, see :mod:`bort.invert`.
+        rule: how signals pass activation functions, see :class:`bort.invert.Backtracker`.
     """
     check_images(model, x)
     if target is not None:
         with torch.no_grad(), evaluating(model):
             targets_of(outputs_of(model, x[:1]).expand(len(x), -1), target)
     name = layer or top_layer(model, x)
-    count = channels_of(model, x, name, k)
-    maps = []
-    for part in Backtracker(model, name, rule).batches(
-        x, seeds=max(1, count)
-    ):  # all signals of all images would not fit
-        tracked = track(model, part, layer=name, k=count, value=value, rule=rule)
-        maps.append(tracked.map(threshold=threshold))
-    return torch.cat(maps)
+    count = _channels(model, x, name, k)
+    # In batches: `track` returns the signals of all its images together, which for many images need too much memory.
+    batches = Backtracker(model, name, rule).batches(x, seeds=max(1, count))
+    tracked = (track(model, batch, layer=name, k=count, value=value, rule=rule) for batch in batches)
+    return torch.cat([signals.map(threshold=threshold) for signals in tracked])

@@ -2,11 +2,12 @@
 
 from bort._inspect import memory_budget
 from bort.invert._backtrack import Backtracker
-from bort.invert._decompose import Decomposition, LayerReconstruction, decompose, reconstruct, reconstruct_layer
+from bort.invert._correlation import correlation
+from bort.invert._decompose import Decomposition, decompose, reconstruct
 from bort.invert._grid import Grid, grid_of
+from bort.invert._reconstruct_layer import LayerReconstruction, reconstruct_layer
 from bort.invert._rules import RULES, Rule
 from bort.invert._salient import Salient
-from bort.invert._similar import correlation
 from bort.invert._synthesize import Path, Synthesis, synthesize
 from bort.invert._trace import Trace
 

@@ -1,4 +1,4 @@
-"""What a layer has kept of an image, whole and in parts."""
+"""What a layer has kept of an image: as one reconstruction, or as the signals of its most salient channels."""
 
 from __future__ import annotations
 
@@ -8,12 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from bort._defaults import SALIENT_CHANNELS
-from bort._inspect import check_input, evaluating
 from bort.invert._backtrack import Backtracker
-from bort.invert._grid import Grid, find_layer
+from bort.invert._grid import Grid
 from bort.invert._rules import Rule
-from bort.layers import layer_inputs, linear_map
-from bort.penalty import matrices
 
 
 @dataclass(frozen=True)
@@ -25,13 +22,13 @@ class Decomposition:
     channels: Tensor
     """(N, k), most salient first."""
     values: Tensor
-    """(N, k): the largest activation of each."""
+    """(N, k): the largest activation of each channel."""
     places: Tensor
-    """(N, k, 2): row and column of it in the map."""
+    """(N, k, 2): row and column of that activation in the map."""
     signals: Tensor
-    """(N, k, *image): g of the channel alone, the paper's Sⁱ."""
+    """(N, k, *image): the paper's Sⁱ, g of a map in which only this channel is not 0."""
     clusters: Tensor | None
-    """(N, k): which of the clusters of signals each belongs to; None if none were asked for."""
+    """(N, k): the cluster that each signal belongs to; None if no clusters were asked for."""
     grid: Grid
 
 
@@ -72,11 +69,16 @@ def decompose(
     rule: Rule = "guided",
     seed: int = 0,
 ) -> Decomposition:
-    """The top-k decomposition of each image: all signals of as many images as memory allows in one batched backward
-    pass.
+    """The top-k decomposition of each image: all signals of as many images as memory allows in one batched backward pass.
 
-    ``clusters`` groups the signals of each image by K-Means on their shapes (each scaled to length 1), as the coloured parts
-    of the paper's fig:3_2; ``seed`` is that of K-Means.
+    Args:
+        model, x, layer: any module, a batch of inputs, and the name of the layer whose map is decomposed.
+        k: how many channels.
+        value: the paper's B, each channel's strength at its place.
+        clusters: into how many groups K-Means puts the signals of each image, by their shapes (each scaled to length 1): the
+            coloured parts of the paper's fig:3_2. None: no groups.
+        rule: see :class:`Backtracker`.
+        seed: of K-Means.
     """
     back = Backtracker(model, layer, rule)
     batches = []
@@ -93,6 +95,7 @@ def decompose(
 
 
 def _cluster(signals: Tensor, clusters: int, seed: int) -> Tensor:
+    """(N, k): the cluster of each of the signals (N, k, *image), image by image."""
     try:
         from sklearn.cluster import KMeans
     except ImportError:
@@ -108,49 +111,3 @@ def _cluster(signals: Tensor, clusters: int, seed: int) -> Tensor:
         labels = KMeans(clusters, n_init=4, random_state=seed).fit_predict(shapes.numpy())
         groups.append(torch.from_numpy(labels).long())
     return torch.stack(groups).to(signals.device)
-
-
-@dataclass(frozen=True)
-class LayerReconstruction:
-    """The inputs z of one layer and Wᵀ(Wz), vector by vector (equ:reconstruction)."""
-
-    inputs: Tensor
-    """(N, in, samples): what the layer's matrix is multiplied with; patches in a convolution."""
-    outputs: Tensor
-    ratio: Tensor
-    """(N,): ‖z − Wᵀ(Wz)‖ / ‖z‖ of each image (section 4.2)."""
-
-
-@torch.no_grad()
-def reconstruct_layer(model: nn.Module, x: Tensor, layer: str) -> LayerReconstruction:
-    """Wᵀ(Wz) for every input z that a linear layer or a convolution receives."""
-    check_input(model, x)
-    module = find_layer(model, layer)
-    weight = getattr(module, "weight", None)
-    linear = linear_map("weight", weight, module) if isinstance(weight, Tensor) else None
-    if linear is None or not isinstance(weight, Tensor):
-        raise ValueError(
-            f"the layer {layer!r} is a {type(module).__name__}, not a linear map: choose a convolution or linear layer"
-        )
-    w = matrices(weight, blocks=linear.blocks, transposed=linear.transposed)
-    seen: list[Tensor] = []
-    hook = module.register_forward_pre_hook(
-        lambda _, inputs, named: seen.append(inputs[0] if inputs else next(iter(named.values()))), with_kwargs=True
-    )
-    try:
-        with evaluating(model):
-            for image in x:  # one by one: a linear layer has its rows in one batch
-                model(image[None] * 1)
-    finally:
-        hook.remove()
-    if len(seen) != len(x):
-        raise ValueError(
-            f"the layer {layer!r} was used {len(seen)} times for {len(x)} images: it must be used once for each"
-        )
-    inputs = torch.stack([next(layer_inputs(module, given.to(w.dtype), linear)) for given in seen])
-    outputs = w.mT @ (w @ inputs)
-    error, size = (t.flatten(1).double().norm(dim=1) for t in (inputs - outputs, inputs))
-    flat = (len(x), -1, inputs.shape[-1])
-    return LayerReconstruction(
-        inputs.reshape(flat), outputs.reshape(flat), (error / size.clamp(min=1e-300)).to(w.dtype)
-    )

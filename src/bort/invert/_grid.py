@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 @dataclass(frozen=True)
 class Grid:
-    """How the features of a layer are a map, and the way back."""
+    """The layout of a layer's features, and the conversion to maps and back."""
 
     layout: Literal["channels first", "channels last", "tokens"]
     shape: tuple[int, int, int]
@@ -22,7 +22,7 @@ class Grid:
     """Tokens in front that have no place in the image: class, distillation, registers."""
 
     def to_map(self, features: Tensor) -> Tensor:
-        """(…, C, H, W)"""
+        """(…, C, H, W) from features in the layer's layout."""
         if self.layout == "channels first":
             return features
         if self.layout == "channels last":
@@ -31,29 +31,29 @@ class Grid:
         return tokens.reshape(*tokens.shape[:-2], *self.shape[1:], tokens.shape[-1]).movedim(-1, -3)
 
     def from_map(self, maps: Tensor) -> Tensor:
-        """As the layer has it; the tokens in front are 0."""
+        """Features in the layer's layout from (…, C, H, W); tokens without a place are 0."""
         if self.layout == "channels first":
             return maps
         if self.layout == "channels last":
             return maps.movedim(-3, -1)
         tokens = maps.movedim(-3, -1).flatten(-3, -2)
-        front = tokens.new_zeros(*tokens.shape[:-2], self.prefix, tokens.shape[-1])
-        return torch.cat([front, tokens], dim=-2)
+        prefix = tokens.new_zeros(*tokens.shape[:-2], self.prefix, tokens.shape[-1])
+        return torch.cat([prefix, tokens], dim=-2)
 
 
 def grid_of(model: nn.Module, layer: str, features: Tensor) -> Grid:
-    """How the features of a layer lie. A layer without a map (a linear head) is refused."""
+    """The layout of a layer's features. ValueError if they are no map, as those of a linear head."""
     if features.ndim == 4:
         if _channels_last(model, layer, features):
             return Grid("channels last", (features.shape[3], features.shape[1], features.shape[2]))
         return Grid("channels first", (features.shape[1], features.shape[2], features.shape[3]))
     if features.ndim == 3:
         count, channels = features.shape[1:]
-        known: Any = getattr(getattr(model, "patch_embed", None), "grid_size", None)
+        size: Any = getattr(getattr(model, "patch_embed", None), "grid_size", None)  # as timm's transformers have it
         prefix = getattr(model, "num_prefix_tokens", None)
-        if known and prefix is not None and known[0] * known[1] + prefix == count:
-            return Grid("tokens", (channels, int(known[0]), int(known[1])), int(prefix))
-        for extra in range(6):
+        if size and prefix is not None and size[0] * size[1] + prefix == count:
+            return Grid("tokens", (channels, int(size[0]), int(size[1])), int(prefix))
+        for extra in range(6):  # otherwise a square of tokens behind the fewest without a place
             side = math.isqrt(count - extra) if count > extra else 0
             if side and side * side == count - extra:
                 return Grid("tokens", (channels, side, side), extra)
@@ -64,8 +64,8 @@ def grid_of(model: nn.Module, layer: str, features: Tensor) -> Grid:
 
 
 def _channels_last(model: nn.Module, layer: str, features: Tensor) -> bool:
-    """By the kind of the layer; where that says nothing, by which two dimensions are the sides of a square; else by what
-    timm's Swin and its kin say of themselves."""
+    """By the kind of the layer; if any kind may be it, by which two dimensions are the sides of a square; if that does not
+    decide either, by the ``output_fmt`` of timm's models (Swin and others have NHWC)."""
     module = find_layer(model, layer)
     if isinstance(module, (nn.Linear, nn.LayerNorm)) and type(module).__name__ != "LayerNorm2d":
         return True
@@ -78,7 +78,7 @@ def _channels_last(model: nn.Module, layer: str, features: Tensor) -> bool:
 
 
 def find_layer(model: nn.Module, name: str) -> nn.Module:
-    """The module of that name; near names are suggested for one that is not there."""
+    """The module of that name. For a name that does not exist the error suggests similar ones."""
     modules: dict[str, nn.Module] = dict(model.named_modules())
     if name in modules and name:
         return modules[name]

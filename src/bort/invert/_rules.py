@@ -4,13 +4,13 @@ r"""How a signal passes an activation function on its way back (paper, "Details 
     \text{guided} \quad \hat a_i &= \hat s_i \text{ where } a_i > 0 \text{ and } \hat s_i > 0, \text{ else } 0 \\
     \text{deconvolution} \quad \hat a_i &= \hat s_i \text{ where } \hat s_i > 0, \text{ else } 0
 
-Everything else goes back by its own transpose, which is what autograd computes. The rules are put in the place of every ReLU
-that a model calls while :class:`Rules` is active, however it is written: nn.ReLU, F.relu, torch.relu, a method, in place,
-the same module many times, a clamp or threshold at 0. (Only torch.maximum(x, 0) and arithmetic such as x · (x > 0) pass
-unseen.) The model itself is not touched.
+Everything else goes back by its own transpose, which is what autograd computes. While :class:`Rules` is active, the rule
+replaces the derivative of every ReLU that a model calls, however it is written: nn.ReLU, F.relu, torch.relu, a method, in
+place, one module many times, a clamp or threshold at 0. Only torch.maximum(x, 0) and arithmetic such as x · (x > 0) are not
+recognised. The model itself is not changed.
 
-In a network of smooth activations (GELU, SiLU and their kin in DeiT, Swin, ConvNeXt) the same rules stand in their place,
-with "a > 0" read as "the activation is positive": they pass what excited the unit, and pass it whole.
+In a network without ReLU the same rules replace the derivatives of its smooth activations (GELU, SiLU and others, in DeiT,
+Swin, ConvNeXt), with "the activation function's value is positive" for :math:`a_i > 0`; the signal passes unscaled.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from bort._inspect import TensorCount
 Rule = Literal["guided", "deconvolution", "gradient"]
 RULES: Final = ("guided", "deconvolution", "gradient")
 
-Call = Callable[..., Any]
-_RELU: Final[tuple[Call, ...]] = (F.relu, torch.relu, Tensor.relu)
-_RELU_IN_PLACE: Final[tuple[Call, ...]] = (F.relu_, torch.relu_, Tensor.relu_)
-_CLAMP: Final[tuple[Call, ...]] = (torch.clamp, Tensor.clamp, torch.clamp_min, Tensor.clamp_min)
-_CLAMP_IN_PLACE: Final[tuple[Call, ...]] = (torch.clamp_, Tensor.clamp_, torch.clamp_min_, Tensor.clamp_min_)
-SMOOTH: Final[tuple[Call, ...]] = (
+_Call = Callable[..., Any]
+_RELU: Final[tuple[_Call, ...]] = (F.relu, torch.relu, Tensor.relu)
+_RELU_IN_PLACE: Final[tuple[_Call, ...]] = (F.relu_, torch.relu_, Tensor.relu_)
+_CLAMP: Final[tuple[_Call, ...]] = (torch.clamp, Tensor.clamp, torch.clamp_min, Tensor.clamp_min)
+_CLAMP_IN_PLACE: Final[tuple[_Call, ...]] = (torch.clamp_, Tensor.clamp_, torch.clamp_min_, Tensor.clamp_min_)
+_SMOOTH: Final[tuple[_Call, ...]] = (
     *(F.gelu, F.silu, F.mish, F.hardswish, F.elu, F.selu, F.celu, F.softplus),
     *(F.leaky_relu, F.relu6, F.hardtanh),  # nn.ReLU6 calls hardtanh
 )
 
 
 def _is_relu(func: Any, args: tuple[Any, ...], options: dict[str, Any]) -> tuple[bool, bool]:
-    """Whether a call is max(x, 0), and whether it is made in place."""
+    """Whether a call computes max(x, 0), and whether it does so in place."""
     if func in _RELU or func in _RELU_IN_PLACE:
         return True, func in _RELU_IN_PLACE or bool(options.get("inplace", False))
     if func in _CLAMP or func in _CLAMP_IN_PLACE:
@@ -47,13 +47,13 @@ def _is_relu(func: Any, args: tuple[Any, ...], options: dict[str, Any]) -> tuple
         high = args[2] if len(args) > 2 else options.get("max")
         return isinstance(low, (int, float)) and low == 0 and high is None, func in _CLAMP_IN_PLACE
     if func is F.threshold:
-        at = [*args[1:3], *(options[name] for name in ("threshold", "value") if name in options)]
-        return at[:2] == [0, 0], bool(options.get("inplace", args[3] if len(args) > 3 else False))
+        numbers = [*args[1:3], *(options[name] for name in ("threshold", "value") if name in options)]
+        return numbers[:2] == [0, 0], bool(options.get("inplace", args[3] if len(args) > 3 else False))
     return False, False
 
 
 class _Guided(torch.autograd.Function):
-    """The ReLU, or any activation whose value is given, with the guided rule for its derivative."""
+    """An activation function, whose value for ``a`` is given, with the guided rule in the place of its derivative."""
 
     @staticmethod
     def forward(ctx: Any, a: Tensor, value: Tensor) -> Tensor:
@@ -67,6 +67,8 @@ class _Guided(torch.autograd.Function):
 
 
 class _Deconvolution(torch.autograd.Function):
+    """The same with the rule of deconvolution."""
+
     @staticmethod
     def forward(ctx: Any, a: Tensor, value: Tensor) -> Tensor:
         return value.clone()
@@ -101,7 +103,7 @@ class Rules(TensorCount):
     ) -> Any:
         options = dict(kwargs or {})
         is_relu, in_place = _is_relu(func, args, options)
-        if is_relu or func in SMOOTH:
+        if is_relu or func in _SMOOTH:
             return self._activation(func, args, options, is_relu=is_relu, in_place=in_place)
         result = func(*args, **options)
         if isinstance(result, Tensor):

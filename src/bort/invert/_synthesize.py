@@ -3,12 +3,14 @@ r"""Adversarial synthesis (paper, "Details of Decomposition and Synthesis"): the
 .. math::
     Z^{tr}_i[\operatorname{argmax} Z^s_i] = y^t_i B \text{ for } i \in I^t, \text{ else } 0; \qquad X^{adv} = g(Z^{tr})
 
-The paper leaves open whose open ReLUs g follows. That decides everything, and it is a trade-off: along the source's path the
-image looks like the source and stays it for the classifier; along the target's it fools the classifier and looks like the
-target. The default, "none", is the one of the three that fools oftener than "source" and still looks more like its source
-than like its target; rounds of going forward again move all of them along the same trade-off, so there are none by default.
-With k = 64, Bort-S on 5,000 digits: "source" fools 11% at a correlation of 0.88 with the source, "none" 25% at 0.74,
-"target" 80% at 0.44, after three rounds 39% at 0.62 (benchmarks/results/choices-cpu.json).
+The paper does not say in whose forward pass ReLUs must have been open for g to pass them. The choice is a trade-off: with the
+source's the image looks like the source and is mostly classified as the source; with the target's it is mostly classified as
+the target, and looks like it. The default "none" ignores where ReLUs were open (deconvolution): its images are classified as
+the target more often than with "source", and still look more like the source than like the target. Repeating g along the pass
+of the image just made (``rounds``) moves along the same trade-off, so there is no repetition by default.
+
+With k = 64, Bort-S on 5,000 digits, classified as the target and correlated with the source: "source" 11% and 0.88, "none"
+25% and 0.74, "target" 80% and 0.44, "target" with three rounds 39% and 0.62 (benchmarks/results/choices-cpu.json).
 """
 
 from __future__ import annotations
@@ -21,41 +23,44 @@ from torch import Tensor, nn
 
 from bort._defaults import SALIENT_CHANNELS
 from bort.invert._backtrack import Backtracker
-from bort.invert._similar import correlation
+from bort.invert._correlation import correlation
 
 Path = Literal["source", "target", "none"]
+"""Whose forward pass says where ReLUs are open on the way back."""
 
 
 @dataclass(frozen=True)
 class Synthesis:
-    """A batch of synthesized images, and what the classifier says of them."""
+    """A batch of synthesized images, and how the model classifies them."""
 
     images: Tensor
-    """X^adv, each with the mean and the deviation of its source: g has no scale of its own."""
+    """X^adv, each shifted and scaled to the mean and standard deviation of its source: g has no scale of its own."""
     map_verdicts: Tensor
-    """(N,): the class of the transplanted feature map."""
+    """(N,): the class predicted from the transplanted feature map."""
     image_verdicts: Tensor
-    """(N,): the class of the image."""
+    """(N,): the class predicted from the synthesized image."""
     source_classes: Tensor
+    """(N,): the class predicted from the source."""
     target_classes: Tensor
-    """(N,): the classes of what went in."""
+    """(N,): the class predicted from the target."""
     source_similarity: Tensor
+    """(N,): correlation of the synthesized image with the source."""
     target_similarity: Tensor
-    """(N,): correlation of the image with source and target."""
+    """(N,): correlation of the synthesized image with the target."""
 
     @property
     def pairs(self) -> int:
-        """How many of them the classifier takes for two classes."""
+        """How many pairs of source and target are predicted to be of two classes: only these can succeed or fail."""
         return int((self.source_classes != self.target_classes).sum())
 
     @property
     def map_success(self) -> float:
-        """Part of the pairs of two classes whose map is taken for the target's class; nan without such a pair."""
+        """Part of the pairs of two classes whose map is classified as the target; nan without such a pair."""
         return self._success(self.map_verdicts)
 
     @property
     def image_success(self) -> float:
-        """Part of the pairs of two classes whose image is taken for the target's class; nan without such a pair."""
+        """Part of the pairs of two classes whose image is classified as the target; nan without such a pair."""
         return self._success(self.image_verdicts)
 
     def _success(self, verdicts: Tensor) -> float:
@@ -74,17 +79,17 @@ def synthesize(
     path: Path = "none",
     rounds: int = 0,
 ) -> Synthesis:
-    """Images with the outlook of ``source`` and the salient channels of ``target``, pair by pair.
+    """Images with the salient channels of ``target`` at the places they have in ``source``, pair by pair.
 
     Args:
         model: a classifier.
         source, target: batches of equal shape.
-        layer: its feature map is transplanted.
+        layer: the layer whose feature map is transplanted.
         k: how many of the target's channels.
         value: the paper's B.
-        path: whose open ReLUs g follows: "source", "target", or "none" (deconvolution).
-        rounds: how often g is repeated along the path of the image just made; 0 is the paper. With "none" only pools have a
-            path that can change.
+        path: whose forward pass says where ReLUs are open on the way back: "source", "target", or "none" (deconvolution).
+        rounds: how often g is repeated along the pass of the image just made; 0 is the paper. With "none" only the maxima of
+            pools can change between rounds.
     """
     if source.shape != target.shape:
         raise ValueError(f"source {tuple(source.shape)} and target {tuple(target.shape)} must be of one shape")
@@ -93,15 +98,17 @@ def synthesize(
     if rounds < 0:
         raise ValueError(f"rounds={rounds}: must be 0 or more")
     back = Backtracker(model, layer, "deconvolution" if path == "none" else "guided")
-    parts = back.batches(source)
-    pairs = zip(parts, torch.split(target, [len(part) for part in parts]), strict=True)
-    made = [_pairs(back, one, other, k, value, path, rounds) for one, other in pairs]
+    sources = back.batches(source)
+    targets = torch.split(target, [len(batch) for batch in sources])
+    batches = [
+        _synthesize(back, batch, other, k, value, path, rounds) for batch, other in zip(sources, targets, strict=True)
+    ]
     return Synthesis(
-        **{field.name: torch.cat([getattr(each, field.name) for each in made]) for field in fields(Synthesis)}
+        **{field.name: torch.cat([getattr(batch, field.name) for batch in batches]) for field in fields(Synthesis)}
     )
 
 
-def _pairs(
+def _synthesize(
     back: Backtracker, source: Tensor, target: Tensor, k: int, value: float, path: Path, rounds: int
 ) -> Synthesis:
     from_source, from_target = back.trace(source), back.trace(target)
@@ -123,8 +130,8 @@ def _pairs(
 
 
 def _like(signals: Tensor, images: Tensor) -> Tensor:
-    """The signals with each image's mean and deviation."""
-    flat, wanted = signals.flatten(1), images.flatten(1)
-    centred = flat - flat.mean(dim=1, keepdim=True)
-    scale = wanted.std(dim=1, keepdim=True) / flat.std(dim=1, keepdim=True).clamp(min=1e-12)
-    return (centred * scale + wanted.mean(dim=1, keepdim=True)).view_as(images)
+    """The signals, shifted and scaled to each image's mean and standard deviation."""
+    signal, image = signals.flatten(1), images.flatten(1)
+    centred = signal - signal.mean(dim=1, keepdim=True)
+    scale = image.std(dim=1, keepdim=True) / signal.std(dim=1, keepdim=True).clamp(min=1e-12)
+    return (centred * scale + image.mean(dim=1, keepdim=True)).view_as(images)

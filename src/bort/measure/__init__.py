@@ -1,4 +1,4 @@
-"""What is true of a network."""
+"""Measurements of networks: the audit of their layers, and how well saliency maps find the pixels that matter."""
 
 from bort.measure._audit import Audit, audit, compare
 from bort.measure._columns import COLUMNS, Column, LayerAudit

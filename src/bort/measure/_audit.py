@@ -1,4 +1,4 @@
-"""The audit: what the constraint has made of each layer of a network, in one table."""
+"""The audit: what the constraint has achieved in each layer of a network, in one table."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from bort.measure._layers import Comprehensibility, comprehensibility, reconstru
 
 @dataclass(frozen=True)
 class Audit:
-    """The layers of a network, in order. Print it, iterate over it, or look a layer up by its parameter's name."""
+    """The layers of a network, in order. Print it, iterate over it, or look a layer up by its weight's name."""
 
     layers: tuple[LayerAudit, ...]
 
@@ -76,29 +76,29 @@ def compare(audits: dict[str, Audit]) -> str:
 
 @torch.no_grad()
 def audit(model: nn.Module, x: Tensor | None = None) -> Audit:
-    """What is true of each linear map of a model: shape, singular values, bounds, Gram matrix, reconstruction.
+    """The linear maps of a model: shape, singular values, bounds, Gram matrix, reconstruction.
 
     With a batch of inputs ``x`` the model is run, in eval mode, and the reconstruction ratio and the comprehensibility of
-    each layer are measured on what that layer really receives. The model is left as it was: modes, gradients, hooks.
+    each layer are measured on the inputs that the layer receives. The model is left as it was: modes, gradients, hooks.
     """
     ratios = {} if x is None else reconstruction_ratio(model, x)
-    similar = {} if x is None else comprehensibility(model, x)
-    first: dict[Tensor, Use] = {}  # a shared weight goes by its first name
+    similarities = {} if x is None else comprehensibility(model, x)
+    uses: dict[Tensor, Use] = {}  # a shared weight has one row, under its first name
     for use in uses_of(model):
-        first.setdefault(use.weight, use)
-    return Audit(tuple(_layer(use, ratios.get(use.name), similar.get(use.name)) for use in first.values()))
+        uses.setdefault(use.weight, use)
+    return Audit(tuple(_layer(use, ratios.get(use.name), similarities.get(use.name)) for use in uses.values()))
 
 
-def _layer(use: Use, ratio: float | None, similar: Comprehensibility | None) -> LayerAudit:
-    name, p, _, linear = use
-    if not torch.isfinite(p).all():
+def _layer(use: Use, ratio: float | None, similarity: Comprehensibility | None) -> LayerAudit:
+    name, weight, _, linear = use
+    if not torch.isfinite(weight).all():
         raise ValueError(f"{name} has NaN or Inf in it: there is nothing to audit in a layer that has diverged")
-    # float64 on the CPU: eigenvalues of a Gram matrix carry half the digits of the singular values they are squares of.
-    w = penalty.matrices(p.detach().cpu().double(), blocks=linear.blocks, transposed=linear.transposed)
-    e = penalty.defect(w, 0.0, "full")
-    eigenvalues = torch.linalg.eigvalsh(e).clamp(min=0)
-    diagonal = e.diagonal(dim1=-2, dim2=-1)
-    k, off = e.shape[-1], e.square().sum() - diagonal.square().sum()
+    # In float64: eigenvalues of the Gram matrix are squares of singular values, which keep half of their digits only.
+    w = penalty.matrices(weight.detach().cpu().double(), blocks=linear.blocks, transposed=linear.transposed)
+    gram = penalty.defect(w, 0.0, "full")
+    eigenvalues = torch.linalg.eigvalsh(gram).clamp(min=0)
+    diagonal = gram.diagonal(dim1=-2, dim2=-1)
+    size, off_diagonal = gram.shape[-1], gram.square().sum() - diagonal.square().sum()
     norms = w.norm(dim=-1)
     return LayerAudit(
         name=name,
@@ -109,11 +109,11 @@ def _layer(use: Use, ratio: float | None, similar: Comprehensibility | None) -> 
         sigma=(eigenvalues.min().sqrt().item(), eigenvalues.max().sqrt().item()),
         row_norms=(norms.min().item(), norms.max().item()),
         gram_diagonal=diagonal.mean().item(),
-        gram_off_diagonal=math.sqrt(max(0.0, off.item()) / max(1, linear.blocks * k * (k - 1))),
-        residual=penalty.residual(p.detach(), blocks=linear.blocks, transposed=linear.transposed).item(),
+        gram_off_diagonal=math.sqrt(max(0.0, off_diagonal.item()) / max(1, linear.blocks * size * (size - 1))),
+        residual=penalty.residual(weight.detach(), blocks=linear.blocks, transposed=linear.transposed).item(),
         floor=math.sqrt(max(0, w.shape[-1] - w.shape[-2]) / w.shape[-1]),
         ratio=ratio,
-        cosine=None if similar is None else similar.cosine.mean().item(),
-        claim=None if similar is None else similar.claim.mean().item(),
-        agreement=None if similar is None else similar.agreement,
+        cosine=None if similarity is None else similarity.cosine.mean().item(),
+        claim=None if similarity is None else similarity.claim.mean().item(),
+        agreement=None if similarity is None else similarity.agreement,
     )

@@ -1,4 +1,4 @@
-"""Saliency methods beside each other: the maps of each, how long they took, and deletion and insertion by every score."""
+"""Saliency methods side by side: the maps of each, how long they took, and deletion and insertion by every score."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from bort import explain
 from bort._defaults import DELETION_STEPS
-from bort._inspect import Target, check_images, classes_of
+from bort._inspect import Progress, Target, check_images, classes_of
 from bort.measure._deletion import DeletionInsertion, Score, all_scores
 from bort.measure._substrate import Substrate
 
@@ -44,37 +44,36 @@ def evaluate(
     Args:
         model, x: any classifier and a batch of images.
         methods: names; all of `bort.explain.names()` by default.
-        target: the class that is explained and followed; what the model says of each image by default.
+        target: the class that is explained and followed; the predicted one of each image by default.
         steps, substrates: see :func:`deletion_insertion`.
         options: for single methods, by their names: ``{"rise": {"masks": 500}}``.
-        progress: called with (method, done, total) as a slow one goes on.
+        progress: called with (method, done, total) by methods that have an option "progress".
     """
-    chosen = list(methods) if methods is not None else explain.names()
-    functions = {name: explain.get(name) for name in chosen}
+    chosen = {name: explain.get(name) for name in (explain.names() if methods is None else methods)}
     unknown = sorted(set(options or {}) - set(chosen))
     if unknown:
         raise ValueError(f"options for {unknown[0]!r}, which is not among the methods {', '.join(chosen)}")
     check_images(model, x)
     classes = classes_of(model, x, target)
-    found = {}
-    for name, function in functions.items():
-        given = dict((options or {}).get(name, {}))
-        if progress is not None and "progress" in explain.options(name):
-            given["progress"] = _named(progress, name)
-        _wait(x)
+    evaluations = {}
+    for name, method in chosen.items():
+        keywords = dict((options or {}).get(name, {}))
+        if progress is not None and "progress" in method.options:
+            keywords["progress"] = _named(progress, name)
+        _synchronize(x)
         start = time.perf_counter()
-        maps = torch.as_tensor(function(model, x, classes, **given)).detach()
-        _wait(x)
+        maps = torch.as_tensor(method(model, x, classes, **keywords)).detach()
+        _synchronize(x)
         seconds = time.perf_counter() - start
         scores = all_scores(model, x, maps, classes, steps=steps, substrates=substrates)
-        found[name] = Evaluation(name, maps, scores, seconds)
-    return found
+        evaluations[name] = Evaluation(name, maps, scores, seconds)
+    return evaluations
 
 
-def _wait(x: Tensor) -> None:
+def _synchronize(x: Tensor) -> None:
     if x.is_cuda:
         torch.cuda.synchronize(x.device)
 
 
-def _named(progress: Callable[[str, int, int], None], name: str) -> explain.Progress:
+def _named(progress: Callable[[str, int, int], None], name: str) -> Progress:
     return lambda done, total: progress(name, done, total)

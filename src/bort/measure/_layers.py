@@ -1,4 +1,4 @@
-"""Single properties, each a dict from the names of the weights: Gram matrix, bounds, reconstruction, comprehensibility."""
+"""Properties of layers, each as a dict by the weights' names: Gram matrix, bounds, reconstruction, comprehensibility."""
 
 from __future__ import annotations
 
@@ -19,15 +19,14 @@ class Gram:
     diagonal: Tensor
     """1 everywhere if the constraint is met. Of a wide weight's WᵀW the mean can only be out/in."""
     off_diagonal: Tensor
-    """0 everywhere if it is met; those of a random part of the columns if there are more than
-    ``limit``."""
+    """0 everywhere if it is met. Of more than ``limit`` entries only those of a random part of the columns."""
 
 
 @torch.no_grad()
 def gram(model: nn.Module, limit: int = 1_000_000, *, smaller: bool = False) -> dict[str, Gram]:
     """The distribution of the Gram matrix G = WᵀW of each layer (section 4.2); with ``smaller`` WWᵀ where the layer is wide,
     which is the one that can be brought to I."""
-    found: dict[str, Gram] = {}
+    grams: dict[str, Gram] = {}
     for name, weight, _, linear in uses_of(model):
         w = penalty.matrices(weight.detach(), blocks=linear.blocks, transposed=linear.transposed).float()
         if smaller and w.shape[-2] < w.shape[-1]:
@@ -39,13 +38,13 @@ def gram(model: nn.Module, limit: int = 1_000_000, *, smaller: bool = False) -> 
             g = w.mT @ w
             off = g[~torch.eye(size, dtype=torch.bool, device=g.device).expand_as(g)]
         else:
-            # All pairs of some columns of each block: as many entries, at a fraction of the cost of single pairs.
-            few = max(2, min(size, math.isqrt(limit // w.shape[0])))
-            chosen = torch.randperm(size, generator=torch.Generator().manual_seed(0))[:few].to(w.device)
-            g = w[..., chosen].mT @ w[..., chosen]
-            off = g[~torch.eye(few, dtype=torch.bool, device=g.device).expand_as(g)]
-        found.setdefault(name, Gram(diagonal.cpu(), off.cpu()))
-    return found
+            # All pairs of a few columns of each block: as many entries as single pairs would give, at a fraction of the cost.
+            count = max(2, min(size, math.isqrt(limit // w.shape[0])))
+            columns = torch.randperm(size, generator=torch.Generator().manual_seed(0))[:count].to(w.device)
+            g = w[..., columns].mT @ w[..., columns]
+            off = g[~torch.eye(count, dtype=torch.bool, device=g.device).expand_as(g)]
+        grams.setdefault(name, Gram(diagonal.cpu(), off.cpu()))
+    return grams
 
 
 @dataclass(frozen=True)
@@ -63,49 +62,50 @@ class Bounds:
 @torch.no_grad()
 def bounds(model: nn.Module) -> dict[str, Bounds]:
     """The row norms of each layer."""
-    found: dict[str, Bounds] = {}
+    norms: dict[str, Bounds] = {}
     for name, weight, _, linear in uses_of(model):
         w = penalty.matrices(weight.detach(), blocks=linear.blocks, transposed=linear.transposed)
-        found.setdefault(name, Bounds(w.norm(dim=-1).flatten().cpu()))
-    return found
+        norms.setdefault(name, Bounds(w.norm(dim=-1).flatten().cpu()))
+    return norms
 
 
 def reconstruction_ratio(model: nn.Module, x: Tensor) -> dict[str, float]:
-    """‖z − Wᵀ(Wz)‖ / ‖z‖ over all inputs z that a layer receives (section 4.2); a reused weight counts every use."""
+    """‖z − Wᵀ(Wz)‖ / ‖z‖ over all inputs z that a layer receives (section 4.2), in all uses of a shared weight together."""
     sums: dict[Tensor, Tensor] = {}
     names: dict[Tensor, str] = {}
 
     def visit(use: Use, w: Tensor, z: Tensor) -> None:
         error = z - w.mT @ (w @ z)
-        part = torch.stack([error.double().square().sum(), z.double().square().sum()])
-        sums[use.weight] = sums[use.weight] + part if use.weight in sums else part
+        squares = torch.stack([error.double().square().sum(), z.double().square().sum()])
+        sums[use.weight] = sums[use.weight] + squares if use.weight in sums else squares
 
     for use in uses_of(model):
         names.setdefault(use.weight, use.name)
     visit_inputs(model, x, visit)
-    totals = {p: found.tolist() for p, found in sums.items()}
-    return {name: math.sqrt(totals[p][0] / totals[p][1]) for p, name in names.items() if p in totals and totals[p][1]}
+    squares = {weight: pair.tolist() for weight, pair in sums.items()}  # of the errors, and of the inputs
+    measured = {weight: name for weight, name in names.items() if weight in squares and squares[weight][1]}
+    return {name: math.sqrt(squares[weight][0] / squares[weight][1]) for weight, name in measured.items()}
 
 
 @dataclass(frozen=True)
 class Comprehensibility:
-    """How much each weight vector looks like the patterns that excite it (Definition 1).
+    """How similar each weight vector is to the patterns that excite it (Definition 1).
 
-    A weight is comprehensible if some pattern z has w = k·z with k > 0: a cosine of 1. An activation w·z = ‖w‖‖z‖cos⟨w, z⟩ is
-    taken for evidence of that (section 3.2), but a long weight or a strong patch makes it large as well.
+    A weight is comprehensible if there is a pattern z with w = k·z, k > 0: a cosine of 1. A large activation
+    w·z = ‖w‖‖z‖cos⟨w, z⟩ is taken for evidence of that (section 3.2), but a long weight or a strong patch makes it large too.
     """
 
     cosine: Tensor
     """(rows,): mean cosine of the weight with the patches that excite it most."""
     claim: Tensor
-    """(rows,): what its activation alone would claim, w·z / (C_w C_z): its part of the bound that only a similar pattern
-    reaches, C_w and C_z being the largest norms of a weight and of a patch that were met."""
+    """(rows,): the cosine that the activation alone would claim, w·z / (C_w C_z), where C_w and C_z are the largest norms of
+    the layer's weights and of the patches it received: 1 is reached by a similar pattern only."""
     agreement: float
     """Rank correlation of claim and cosine over the rows: 1 if a stronger activation always means a more similar pattern."""
 
 
 def comprehensibility(model: nn.Module, x: Tensor, top: int = 8) -> dict[str, Comprehensibility]:
-    """Definition 1 on real inputs: the ``top`` patches that excite each weight most, and how similar they are to it."""
+    """Definition 1 on the inputs of each layer: how similar each weight is to the ``top`` patches that excite it most."""
     if top < 1:
         raise ValueError(f"top={top}: must be 1 or more")
     best: dict[str, tuple[Tensor, Tensor]] = {}
@@ -125,16 +125,16 @@ def comprehensibility(model: nn.Module, x: Tensor, top: int = 8) -> dict[str, Co
         norms[use.name] = rows.amax(), longest
 
     visit_inputs(model, x, visit)
-    found = {}
+    results = {}
     for name, (activation, cosine) in best.items():
         bound = (norms[name][0] * norms[name][1]).clamp(min=1e-30)
         similar, claim = cosine.mean(dim=1).cpu(), (activation / bound).mean(dim=1).cpu()
-        found[name] = Comprehensibility(similar, claim, _rank_correlation(similar, claim))
-    return found
+        results[name] = Comprehensibility(similar, claim, _rank_correlation(similar, claim))
+    return results
 
 
 def _rank_correlation(one: Tensor, other: Tensor) -> float:
-    """Spearman's, equal values sharing their mean rank; nan where there is nothing to rank."""
+    """Spearman's coefficient, equal values sharing their mean rank; nan for values that are all equal or not finite."""
     ranks = torch.stack([_ranks(one), _ranks(other)])
     if not torch.isfinite(torch.stack([one, other])).all() or (ranks.std(dim=1, correction=0) == 0).any():
         return math.nan

@@ -1,0 +1,111 @@
+"""XRAI's regions: the segments of an image, and the map that grows out of them (Kapishnikov et al. 2019).
+
+The published code computes the mean of every segment again in every round. A pixel enters the map once, so it is enough to
+subtract it from the counts and sums of its segments then: the whole growth costs as much as one look at every segment.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Final
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from bort._inspect import Progress
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+SCALES: Final = (50, 100, 150, 250, 500, 1200)
+"""Felzenszwalb's scales, as published: larger ones give larger segments."""
+_SIZE = (224, 224)  # the image size that the scales were chosen for
+
+
+def segments(image: Tensor, dilation: int, progress: Progress | None = None) -> Tensor:
+    """(K, H, W) masks of the segments of an image (C, H, W) at all scales, widened by ``dilation`` pixels."""
+    try:
+        import numpy as np
+        from skimage.segmentation import felzenszwalb
+        from skimage.transform import resize
+    except ImportError:
+        raise ImportError('XRAI needs scikit-image: pip install "bort[explain]"') from None
+    pixels: NDArray[np.float64] = image.detach().double().cpu().numpy().transpose(1, 2, 0)
+    low, high = pixels.min(), pixels.max()
+    pixels = (pixels - low) / (high - low if high > low else 1.0) * 2 - 1
+    large = resize(pixels, _SIZE, order=3, mode="constant", preserve_range=True, anti_aliasing=True)
+
+    def cut(scale: int) -> NDArray[np.int64]:
+        labels: NDArray[np.int64] = felzenszwalb(large, scale=scale, sigma=0.8, min_size=150)
+        return labels
+
+    masks: list[Tensor] = []
+    with ThreadPoolExecutor(len(SCALES)) as pool:  # partly C code that releases the GIL
+        for labels in pool.map(cut, SCALES):
+            small = resize(labels, image.shape[1:], order=0, preserve_range=True, mode="constant", anti_aliasing=False)
+            numbers = torch.from_numpy(np.ascontiguousarray(small)).long()
+            labelled = numbers == torch.arange(int(numbers.min()), int(numbers.max()) + 1)[:, None, None]
+            masks.append(_widen(labelled, dilation))
+            if progress is not None:
+                progress(len(masks), len(SCALES))
+    return torch.cat(masks)
+
+
+def _widen(masks: Tensor, radius: int) -> Tensor:
+    """Each mask with all places within the radius of it. Only the box around a segment is computed: most are small."""
+    if not radius:
+        return masks
+    axis = torch.arange(-radius, radius + 1)
+    disk = (axis[:, None].square() + axis.square() <= radius * radius).float()[None, None]
+    height, width = masks.shape[1:]
+    wide = torch.zeros_like(masks)
+    for mask, result in zip(masks, wide, strict=True):
+        rows, columns = mask.any(dim=1).nonzero(), mask.any(dim=0).nonzero()
+        if not len(rows):
+            continue
+        top, bottom = max(0, int(rows[0]) - radius), min(height, int(rows[-1]) + radius + 1)
+        left, right = max(0, int(columns[0]) - radius), min(width, int(columns[-1]) + radius + 1)
+        box = mask[None, None, top:bottom, left:right].float()
+        result[top:bottom, left:right] = F.conv2d(box, disk, padding=radius)[0, 0] > 0.5
+    return wide
+
+
+def grow(values: Tensor, masks: Tensor, min_pixels: int, progress: Progress | None = None) -> Tensor:
+    """(H, W): the map that grows by the mask whose new pixels have the highest mean, again and again, until none brings
+    ``min_pixels`` new ones. Each pixel gets the mean of the pixels it came in with; the rest gets its own mean.
+
+    Progress counts pixels, since the number of rounds is not known.
+    """
+    flat, count, done = values.flatten(), len(masks), 0
+    pixels, owners = masks.flatten(1).T.nonzero(as_tuple=True)  # sorted by pixel, with the masks that it is in
+    starts = torch.cat([torch.zeros(1, dtype=torch.long), torch.bincount(pixels, minlength=len(flat)).cumsum(dim=0)])
+    counts = torch.bincount(owners, minlength=count).double()
+    sums = torch.bincount(owners, weights=flat[pixels], minlength=count)
+    free = torch.ones_like(flat, dtype=torch.bool)
+    result = torch.full_like(flat, -torch.inf)
+    while True:
+        gains = torch.where(counts >= min_pixels, sums / counts.clamp(min=1), -torch.inf)
+        best = int(gains.argmax())
+        if gains[best] == -torch.inf:
+            break
+        new = (masks[best].flatten() & free).nonzero()[:, 0]
+        result[new] = flat[new].mean()
+        free[new] = False
+        # Take the new pixels out of the counts and sums of all masks that they are in.
+        lengths = starts[new + 1] - starts[new]
+        within = torch.arange(int(lengths.sum())) - (lengths.cumsum(dim=0) - lengths).repeat_interleave(lengths)
+        leaving = owners[starts[new].repeat_interleave(lengths) + within]
+        counts -= torch.bincount(leaving, minlength=count)
+        sums -= torch.bincount(leaving, weights=flat[new].repeat_interleave(lengths), minlength=count)
+        counts[best] = 0
+        done += len(new)
+        if progress is not None:
+            progress(done, len(flat))
+    rest = result == -torch.inf
+    if rest.any():
+        result[rest] = flat[rest].mean()
+    if progress is not None:
+        progress(len(flat), len(flat))
+    return result.view_as(values)

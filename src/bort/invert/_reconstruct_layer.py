@@ -1,0 +1,60 @@
+"""One linear layer, taken by itself: how much of its input Wᵀ brings back (equ:reconstruction)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from bort._inspect import check_input, evaluating
+from bort.invert._grid import find_layer
+from bort.layers import layer_inputs, linear_map
+from bort.penalty import matrices
+
+
+@dataclass(frozen=True)
+class LayerReconstruction:
+    """The inputs z of one layer and Wᵀ(Wz), vector by vector (equ:reconstruction)."""
+
+    inputs: Tensor
+    """(N, in, samples): the vectors that the layer's matrix is multiplied with; of a convolution they are patches."""
+    outputs: Tensor
+    """Wᵀ(Wz) of each."""
+    ratio: Tensor
+    """(N,): ‖z − Wᵀ(Wz)‖ / ‖z‖ of each image (section 4.2)."""
+
+
+@torch.no_grad()
+def reconstruct_layer(model: nn.Module, x: Tensor, layer: str) -> LayerReconstruction:
+    """Wᵀ(Wz) for every input z that a linear layer or a convolution receives."""
+    check_input(model, x)
+    module = find_layer(model, layer)
+    weight = getattr(module, "weight", None)
+    linear = linear_map("weight", weight, module) if isinstance(weight, Tensor) else None
+    if linear is None or not isinstance(weight, Tensor):
+        raise ValueError(
+            f"the layer {layer!r} is a {type(module).__name__}, not a linear map: choose a convolution or linear layer"
+        )
+    w = matrices(weight, blocks=linear.blocks, transposed=linear.transposed)
+    received: list[Tensor] = []
+    hook = module.register_forward_pre_hook(
+        lambda _, inputs, named: received.append(inputs[0] if inputs else next(iter(named.values()))), with_kwargs=True
+    )
+    try:
+        with evaluating(model):
+            for image in x:  # one by one: a linear layer may get the vectors of all images in one dimension
+                model(image[None] * 1)
+    finally:
+        hook.remove()
+    if len(received) != len(x):
+        raise ValueError(
+            f"the layer {layer!r} was used {len(received)} times for {len(x)} images: it must be used once for each"
+        )
+    inputs = torch.stack([next(layer_inputs(module, z.to(w.dtype), linear)) for z in received])
+    outputs = w.mT @ (w @ inputs)
+    error, size = (t.flatten(1).double().norm(dim=1) for t in (inputs - outputs, inputs))
+    flat = (len(x), -1, inputs.shape[-1])
+    return LayerReconstruction(
+        inputs.reshape(flat), outputs.reshape(flat), (error / size.clamp(min=1e-300)).to(w.dtype)
+    )
