@@ -1,10 +1,11 @@
-// The page: what is chosen, what is dropped, and drawing it.
-import { address, asked, file } from "./ask.js";
-import { leave } from "./jobs.js";
-import { element } from "./parts.js";
+// The page: reacts to clicks, keys and dropped files, and draws the current view.
+import { fetchFile, fetchJson, url } from "./api.js";
+import { leave } from "./calculations.js";
+import { element } from "./elements.js";
 import { changed, fit, info, read, remember, state } from "./state.js";
 import { views } from "./views.js";
 
+// Changes the state and draws it. Another view or image is a new entry in the browser's history.
 export function set(changes) {
   say("");
   const push = ["view", "image"].some((key) => key in changes && changes[key] !== state[key]);
@@ -13,31 +14,31 @@ export function set(changes) {
   return show();
 }
 
-// While something is dragged, one drawing at a time, and always of the last place.
-let flying = false;
-let waiting = false;
+// Changes the state while a slider is dragged or a key is held: drawings follow one after another, the last one of the last state.
+let drawing = false;
+let pending = false;
 export async function live(changes, dragged = "") {
   say("");
   Object.assign(state, changes);
-  if (flying) { waiting = true; return; }
-  flying = true;
-  do { waiting = false; remember(); await show(dragged); } while (waiting);
-  flying = false;
+  if (drawing) { pending = true; return; }
+  drawing = true;
+  do { pending = false; remember(); await show(dragged); } while (pending);
+  drawing = false;
   if (dragged) await show();
 }
 
-// A message stays until somebody does something; that a view failed, until one is drawn.
+// A message stays until the next click; the message that a view failed stays until a view is drawn.
 export function say(text, kind = "warning") {
   const message = document.getElementById("message");
   message.textContent = text;
   message.className = kind;
 }
 
-// Answers to questions that have been overtaken are dropped: the last click wins.
-let turn = 0;
+// Draws the current view. A newer call overtakes this one: `current` is then false, and its answers are dropped.
+let newest = 0;
 export async function show(dragged = "") {
-  const mine = ++turn;
-  const current = () => mine === turn;
+  const mine = ++newest;
+  const current = () => mine === newest;
   for (const tab of document.querySelectorAll("#tabs button")) {
     const selected = tab.dataset.view === state.view;
     tab.setAttribute("aria-selected", selected);
@@ -59,52 +60,54 @@ export async function show(dragged = "") {
     await views[state.view](panel, current, dragged);
     if (current() && panel.classList.contains("stale")) { say(""); panel.classList.remove("stale"); }
   } catch (error) {
-    if (current()) { say(error.message); panel.classList.add("stale"); }  // what is seen is not what is chosen
+    if (current()) { say(error.message); panel.classList.add("stale"); }  // it still shows the view before
   } finally {
     if (current()) panel.setAttribute("aria-busy", "false");
   }
 }
 
-// A row of images to choose from, by the mouse or by the arrow keys.
+// A row of images to choose from, with the mouse or the arrow keys. The choice is the state's ``key``.
 export function thumbnails(list, key, words) {
   const names = info.images.map(({ name }) => name).join();
   const changes = (name) => (key === "image" ? { image: name, edits: "", channel: "", start: "0" } : { [key]: name });
   if (list.dataset.names !== names) {
     list.dataset.names = names;
-    const all = info.images.length;
-    const strip = `url("${address("strip.png", { until: info.images.at(-1)?.name })}")`;  // another address after each upload: browsers keep pictures
+    const count = info.images.length;
+    const strip = `url("${url("strip.png", { until: info.images.at(-1)?.name })}")`;  // another address after each upload, since browsers cache pictures
     list.replaceChildren(...info.images.map(({ name, label }, number) => element("button", {
       role: "option", "data-name": name, title: label ? `${name}: ${label}` : name, "aria-label": label ? `${name}, ${label}` : name,
       onclick: () => set(changes(name)),
-      style: { "background-image": strip, "background-size": `${100 * all}% 100%`, "background-position": `${all > 1 ? (100 * number) / (all - 1) : 0}% 0` },
+      style: { "background-image": strip, "background-size": `${100 * count}% 100%`, "background-position": `${count > 1 ? (100 * number) / (count - 1) : 0}% 0` },
     })));
     list.setAttribute("aria-label", words[0].toUpperCase() + words.slice(1));
-    list.onkeydown = (event) => along(event, [...list.children], (each) => live(changes(each.dataset.name)));  // one that is held down does not pile up questions
+    list.onkeydown = (event) => moveFocus(event, [...list.children], (option) => live(changes(option.dataset.name)));  // live: a key that is held down does not pile up requests
   }
-  for (const each of list.children) {
-    each.setAttribute("aria-selected", each.dataset.name === state[key]);
-    each.tabIndex = each.dataset.name === state[key] ? 0 : -1;
+  for (const option of list.children) {
+    option.setAttribute("aria-selected", option.dataset.name === state[key]);
+    option.tabIndex = option.dataset.name === state[key] ? 0 : -1;
   }
 }
 
-function along(event, all, choose) {
-  const at = all.indexOf(document.activeElement);
-  const next = { ArrowRight: at + 1, ArrowLeft: at - 1 + all.length, Home: 0, End: all.length - 1 }[event.key];
+// Arrow keys, Home and End choose among nodes and move the focus with the choice.
+function moveFocus(event, nodes, choose) {
+  const at = nodes.indexOf(document.activeElement);
+  const next = { ArrowRight: at + 1, ArrowLeft: at - 1 + nodes.length, Home: 0, End: nodes.length - 1 }[event.key];
   if (at < 0 || next == null) return;
   event.preventDefault();
-  choose(all[next % all.length]);
-  all[next % all.length].focus();
+  choose(nodes[next % nodes.length]);
+  nodes[next % nodes.length].focus();
 }
 
-const fileNames = new Map();
+const fileNames = new Map();  // of uploads, which the server knows by their digests
 async function upload(picture) {
   if (!picture) return;
   const before = state.image;
   say("Reading the image …", "note");
   try {
-    const { image } = await asked(address("upload"), { method: "POST", body: picture });
+    const { image } = await fetchJson(url("upload"), { method: "POST", body: picture });
     fileNames.set(image, picture.name);
     await learn();
+    fit();
     if (state.image !== before) { say(`${picture.name} is among the images now.`, "note"); await show(); return; }
     await set({ image, edits: "", channel: "", start: "0" });
   } catch (error) {
@@ -112,17 +115,16 @@ async function upload(picture) {
   }
 }
 
-// What there is: the oldest upload may have gone, and layers may be known now.
+// Asks what there is: after an upload the oldest one may be gone, and with the first image layers become known.
 async function learn() {
-  Object.assign(info, await asked(address("info")));
-  for (const each of info.images) each.label ||= fileNames.get(each.name) ?? "";
-  return fit();
+  Object.assign(info, await fetchJson(url("info")));
+  for (const image of info.images) image.label ||= fileNames.get(image.name) ?? "";
 }
 
 async function save(name, path) {
   say("Working …", "note");
   try {
-    const link = element("a", { href: URL.createObjectURL(await file(address(path, Object.fromEntries(changed())))), download: name });
+    const link = element("a", { href: URL.createObjectURL(await fetchFile(url(path, Object.fromEntries(changed())))), download: name });
     link.click();
     URL.revokeObjectURL(link.href);
     say(`${name} is saved.`, "note");
@@ -134,12 +136,12 @@ async function save(name, path) {
 function listen() {
   const tabs = document.getElementById("tabs");
   for (const tab of tabs.children) tab.addEventListener("click", () => set({ view: tab.dataset.view }));
-  tabs.addEventListener("keydown", (event) => along(event, [...tabs.children], (tab) => set({ view: tab.dataset.view })));
+  tabs.addEventListener("keydown", (event) => moveFocus(event, [...tabs.children], (tab) => set({ view: tab.dataset.view })));
   const drop = document.getElementById("drop");
   const input = document.getElementById("file");
   input.addEventListener("change", () => { upload(input.files[0]); input.value = ""; });
   for (const name of ["dragover", "dragleave", "drop"]) document.addEventListener(name, (event) => {
-    event.preventDefault();  // anywhere on the page: beside the box the browser would leave it
+    event.preventDefault();  // anywhere on the page: the browser would open a file that is dropped beside the box
     drop.classList.toggle("over", name === "dragover");
     if (name === "drop") upload(event.dataTransfer.files[0]);
   });
@@ -153,16 +155,16 @@ function listen() {
 }
 
 async function begin() {
-  const wrong = read(location.search);
-  listen();
-  for (let rest = 5; ; rest--) {
-    try { wrong.push(...await learn()); break; } catch (error) {
+  for (let tries = 5; ; tries--) {
+    try { await learn(); break; } catch (error) {
       say(error.message);
-      if (error.status !== 503 || !rest) return;
+      if (error.status !== 503 || !tries) return;
       await new Promise((resolve) => setTimeout(resolve, 2000));
     }
   }
-  remember();  // without the token, which is a cookie now
+  const wrong = [...read(location.search), ...fit()];
+  listen();
+  remember();  // without the token, which is in a cookie now
   await show();
   warn(wrong);
   document.body.dataset.ready = "1";

@@ -1,12 +1,11 @@
 // One function a view. Each fills the panel, then its pictures as they come.
+import { ask, url } from "./api.js";
 import { live, set, thumbnails } from "./app.js";
-import { address, ask } from "./ask.js";
-import { forget, jobOf, line } from "./jobs.js";
-import { button, cards, check, choice, element, fill, pictures, plot, said, slider, slot } from "./parts.js";
+import { calculationOf, forget, line } from "./calculations.js";
+import { button, cards, check, choice, element, fill, pictures, plot, predictions, slider, slot } from "./elements.js";
 import { chosen, edits, editsOf, info, layerOf, place, state, topOf, widest, withEdits } from "./state.js";
 
-const PAGE = 64;  // patterns at a time
-const input = (image) => address("input.png", { image });
+const input = (image) => url("input.png", { image });
 const count = (run) => Math.min(Number(state.k), layerOf(run).channels);
 const layers = () => choice("Layer", "layer",
   info.runs[0].layers.map(({ name, channels, height, width }) => [name, `${name} (${channels} × ${height} × ${width})`]),
@@ -28,29 +27,31 @@ async function inside(panel, current) {
     const { name: layer, channels } = layerOf(run);
     const here = { run: run.name, image: state.image, layer };
     const start = Number(state.start) < channels ? Number(state.start) : 0;
-    const [list, found, back, groups] = await Promise.all([
+    const { patterns, clusters } = info.defaults;
+    const [classes, sheet, back, groups] = await Promise.all([
       ask("predict", { run: run.name, image: state.image }),
-      ask("channels", { ...here, k: PAGE, start }),
+      ask("channels", { ...here, k: patterns, start }),
       ask("reconstruct", { ...here, k: whole ? "" : count(run), binary: state.binary === "1", edits: editsOf(run) }),
-      state.clusters === "1" ? ask("clusters", { ...here, k: Math.min(PAGE, count(run)), groups: 4 }) : null,
+      state.clusters === "1" ? ask("clusters", { ...here, k: Math.min(patterns, count(run)), groups: clusters }) : null,
     ]);
     if (!current()) return;
     const shown = [[input(state.image), "input"], [back.picture, `reconstruction from ${layer}, correlation ${back.correlation.toFixed(2)}`]];
-    if (chosen(run)) shown.push([address("channel.png", { ...here, channel: chosen(run) }), `channel ${chosen(run)}`]);
+    if (chosen(run)) shown.push([url("channel.png", { ...here, channel: chosen(run) }), `channel ${chosen(run)}`]);
     if (groups) shown.push([groups.picture, `clusters of ${groups.groups.length} channels`]);
     const put = await pictures(body, shown);
     if (!current()) return;
-    fill(body, [said(body, list), put(), grid(run, body, found), pager(body, found, start), editor(run, body)]);
+    fill(body, [predictions(body, classes), put(), grid(run, body, sheet), pager(body, sheet, start), editor(run, body)]);
   });
 }
 
+// The patterns of the channels, each a button that chooses its channel.
 function grid(run, body, { sheet, columns, channels }) {
-  const made = slot(body, "channels", () => element("div", { class: "channels", role: "group", "aria-label": "Channels, most salient first" }));
-  const which = JSON.stringify([state.image, channels]);
-  if (made.dataset.which !== which) {
-    made.dataset.which = which;
+  const node = slot(body, "channels", () => element("div", { class: "channels", role: "group", "aria-label": "Channels, most salient first" }));
+  const content = JSON.stringify([state.image, channels]);
+  if (node.dataset.content !== content) {
+    node.dataset.content = content;
     const rows = Math.ceil(channels.length / columns);
-    made.replaceChildren(...channels.map(({ channel, value }, number) => {
+    node.replaceChildren(...channels.map(({ channel, value }, number) => {
       const [row, column] = [Math.floor(number / columns), number % columns];
       return element("button", {
         "data-channel": channel, "data-words": `channel ${channel}, activation ${value.toFixed(2)}`,
@@ -63,41 +64,44 @@ function grid(run, body, { sheet, columns, channels }) {
     }));
   }
   const factors = edits(run);
-  for (const each of made.children) {
-    const factor = factors.get(Number(each.dataset.channel));
-    each.setAttribute("aria-pressed", String(each.dataset.channel === chosen(run)));
-    each.className = factor === 0 ? "off" : factor != null ? "changed" : "";
-    each.title = each.dataset.words + (factor === 0 ? ", switched off" : factor != null ? `, times ${factor}` : "");
-    each.setAttribute("aria-label", each.title);
+  for (const pattern of node.children) {
+    const factor = factors.get(Number(pattern.dataset.channel));
+    pattern.setAttribute("aria-pressed", String(pattern.dataset.channel === chosen(run)));
+    pattern.className = factor === 0 ? "off" : factor != null ? "changed" : "";
+    pattern.title = pattern.dataset.words + (factor === 0 ? ", switched off" : factor != null ? `, times ${factor}` : "");
+    pattern.setAttribute("aria-label", pattern.title);
   }
-  return made;
+  return node;
 }
 
+// Buttons for more and for less salient channels.
 function pager(body, { channels, count: all }, start) {
-  const made = slot(body, "pager", () => element("div", { class: "pager" }, element("button", { class: "plain before", "aria-label": "More salient channels" }, "‹"),
+  const node = slot(body, "pager", () => element("div", { class: "pager" }, element("button", { class: "plain before", "aria-label": "More salient channels" }, "‹"),
     element("span"), element("button", { class: "plain after", "aria-label": "Less salient channels" }, "›")));
-  const [before, words, after] = made.children;
+  const [before, words, after] = node.children;
   words.textContent = `channels ${start + 1} to ${start + channels.length} of ${all}, most salient first`;
-  before.onclick = () => set({ start: String(Math.max(0, start - PAGE)) });
-  after.onclick = () => set({ start: String(start + PAGE) });
-  const had = document.activeElement;
+  const { patterns } = info.defaults;
+  before.onclick = () => set({ start: String(Math.max(0, start - patterns)) });
+  after.onclick = () => set({ start: String(start + patterns) });
+  const focused = document.activeElement;
   [before.disabled, after.disabled] = [start === 0, start + channels.length >= all];
-  if (had === before && before.disabled) after.focus();
-  if (had === after && after.disabled) before.focus();
-  return made;
+  if (focused === before && before.disabled) after.focus();
+  if (focused === after && after.disabled) before.focus();
+  return node;
 }
 
+// Switches the chosen channel off, or scales it.
 function editor(run, body) {
   const channel = chosen(run);
   if (!channel) return slot(body, "hint", () => element("p", { class: "edit" }, "Choose a channel to see its pattern, to switch it off or to scale it."));
-  const made = slot(body, "editor", () => element("div", { class: "edit" }, element("span"), element("button", { class: "plain toggle" }),
+  const node = slot(body, "editor", () => element("div", { class: "edit" }, element("span"), element("button", { class: "plain toggle" }),
     element("input", { type: "range", min: 0, max: 4, step: 0.1 }), element("output")));
-  const [words, toggle, range, output] = made.children;
+  const [words, toggle, range, output] = node.children;
   const factor = edits(run).get(Number(channel)) ?? 1;
   const changes = (value) => {
-    const map = edits(run);
-    if (value === 1) map.delete(Number(channel)); else map.set(Number(channel), value);
-    return { edits: withEdits(run, map) };
+    const factors = edits(run);
+    if (value === 1) factors.delete(Number(channel)); else factors.set(Number(channel), value);
+    return { edits: withEdits(run, factors) };
   };
   words.textContent = `channel ${channel}`;
   toggle.textContent = factor === 0 ? "Switch on" : "Switch off";
@@ -106,7 +110,7 @@ function editor(run, body) {
   if (Number(range.value) !== factor) range.value = factor;
   range.oninput = () => { output.textContent = `${range.value} ×`; live(changes(Number(range.value)), "edits"); };
   output.textContent = `${factor} ×`;
-  return made;
+  return node;
 }
 
 // --- evidence
@@ -124,46 +128,47 @@ async function evidence(panel, current, dragged) {
     slider("strength", "strength", { min: 0, max: 1, step: 0.05 }),
     choice("Score", "score", [["relative", "relative logit"], ["logit", "logit"], ["probability", "probability"]]),
     choice("Show", "which", [["deletion", "deletion"], ["insertion", "insertion"]]),
-    slider("step", "step", { min: 0, max: info.steps, step: 1 }),
+    slider("step", "step", { min: 0, max: info.defaults.steps, step: 1 }),
   ];
   await cards(panel, controls, async (run, body) => {
-    const list = await ask("predict", { run: run.name, image: state.image });
+    const classes = await ask("predict", { run: run.name, image: state.image });
     if (!current()) return;
     if (isSlow) {
-      const job = await jobOf(run.name);
+      const status = await calculationOf(run.name);
       const put = await pictures(body, [[input(state.image), "input"]]);
       if (!current()) return;
-      if (job.state !== "done") { fill(body, [said(body, list), put(), line(run, job, body.querySelector(".job"))]); return; }
+      if (status.state !== "done") { fill(body, [predictions(body, classes), put(), line(run, status, body.querySelector(".job"))]); return; }
     }
     const sat = isSat ? { k: Math.min(Number(state.tracked), info.most_tracked, topOf(run).channels), threshold: state.threshold } : {};
     const here = { run: run.name, image: state.image, method: state.method, target: state.target, ...sat };
     try {
-      const map = await ask("saliency", { ...here, strength: state.strength });
+      const overlay = await ask("saliency", { ...here, strength: state.strength });
       if (!current()) return;
-      // A map needs no new pass of SAT, a curve does: while one of its sliders is dragged, the curve waits.
+      // Another map of SAT needs no pass through the network, its curve does: the curve waits until the slider rests.
       const shown = body.querySelectorAll(".pair img");
-      if (["tracked", "threshold"].includes(dragged) && shown.length === 3) { shown[1].src = map.picture; return; }
+      if (["tracked", "threshold"].includes(dragged) && shown.length === 3) { shown[1].src = overlay.picture; return; }
       const [curve, at] = await Promise.all([ask("curve", here), ask("step", { ...here, step: state.step, which: state.which })]);
       if (!current()) return;
       const score = curve[state.score][state.which][state.step];
-      const words = `${state.which}, step ${state.step} of ${info.steps}: ${state.score === "relative" ? "relative logit" : state.score} ${score.toFixed(3)}`;
-      const put = await pictures(body, [[input(state.image), "input"], [map.picture, state.method], [at.picture, words]]);
+      const words = `${state.which}, step ${state.step} of ${info.defaults.steps}: ${state.score === "relative" ? "relative logit" : state.score} ${score.toFixed(3)}`;
+      const put = await pictures(body, [[input(state.image), "input"], [overlay.picture, state.method], [at.picture, words]]);
       if (!current()) return;
       const curves = slot(body, "curve", () => element("div"));
       curves.replaceChildren(plot(curve[state.score], Number(state.step)), ...caution(curve));
-      fill(body, [said(body, list), put(), curves]);
+      fill(body, [predictions(body, classes), put(), curves]);
     } catch (error) {
-      if (isSlow && error.status === 404) forget(run.name);  // the server has forgotten it: the next look starts it again
+      if (isSlow && error.status === 404) forget(run.name);  // the server no longer has the map: the next time it is computed again
       throw error;
     }
   });
 }
 
+// A relative logit says little where the clean image's logit, which it is divided by, is small or negative.
 function caution(curve) {
   if (state.score !== "relative") return [];
   const clean = curve.logit.deletion[0];
-  const all = [...curve.relative.deletion, ...curve.relative.insertion];
-  if (clean > 0 && Math.max(...all.map(Math.abs)) <= 2) return [];
+  const heights = [...curve.relative.deletion, ...curve.relative.insertion];
+  if (clean > 0 && Math.max(...heights.map(Math.abs)) <= 2) return [];
   return [element("p", { class: "caution" }, `The clean image's logit of this class is ${clean.toFixed(2)}: divided by it, the curve says little. `
     + "Look at the logit or the probability.")];
 }
@@ -195,29 +200,18 @@ async function transplant(panel, current) {
 
 // --- audit
 
-const COLUMNS = [
-  ["residual", 3, "distance to the constraint, 0 on it"], ["ratio", 2, "part of its input that the layer loses; 0 is perfect"],
-  ["floor", 2, "what a wide layer loses at least of an input without preferred directions"],
-  ["cosine", 2, "of each weight with the patches that excite it most (Definition 1)"], ["claim", 2, "what the activations alone would claim that cosine to be"],
-];
-
-const legend = () => element("dl", { class: "columns" },
-  ...COLUMNS.flatMap(([name, , words]) => [element("dt", {}, name), element("dd", {}, words)]));
-
 async function audit(panel, current) {
-  const number = (value, digits) => (value == null ? "–" : value.toFixed(digits));
   await cards(panel, [], async (run, body) => {
-    const found = await ask("audit", { run: run.name });
+    const { columns, layers } = await ask("audit", { run: run.name });
     if (!current()) return;
-    const head = ["layer", "matrix", "invertible", "σ", "‖row‖", ...COLUMNS.map(([name]) => name)];
-    const table = element("table", {},
-      element("thead", {}, element("tr", {}, ...head.map((name) => element("th", { scope: "col" }, name)))),
-      element("tbody", {}, ...found.map((layer) => element("tr", {}, element("th", { scope: "row" }, layer.name),
-        ...[layer.shape.join(" × "), layer.invertible ? "yes" : "no, wide", layer.sigma.map((s) => s.toFixed(2)).join(" … "),
-          layer.row_norms.map((s) => s.toFixed(2)).join(" … "), ...COLUMNS.map(([name, digits]) => number(layer[name], digits))]
-          .map((text) => element("td", {}, text))))));
+    const kind = ({ is_number: isNumber }) => (isNumber ? "number" : "");
+    const header = element("tr", {}, ...columns.map((column) => element("th", { scope: "col", class: kind(column), title: column.meaning }, column.title)));
+    const rows = layers.map(({ shown }) => element("tr", {}, ...columns.map((column, number) =>
+      element(number ? "td" : "th", { scope: number ? null : "row", class: kind(column) }, shown[column.key]))));
+    const table = element("table", {}, element("thead", {}, header), element("tbody", {}, ...rows));
+    const legend = element("dl", { class: "columns" }, ...columns.flatMap(({ title, meaning }) => [element("dt", {}, title), element("dd", {}, meaning)]));
     body.replaceChildren(element("div", { class: "wide", tabindex: 0, role: "region", "aria-label": `Audit of ${run.name}` }, table),
-      ...(run === info.runs.at(-1) ? [legend()] : []));
+      ...(run === info.runs.at(-1) ? [legend] : []));
   }, { stacked: true });
 }
 

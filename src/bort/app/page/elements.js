@@ -1,48 +1,49 @@
-// What views are made of. Nodes are kept and changed, not made anew: who drags a slider or types goes on doing so.
+// What views are made of. Present nodes are updated, not replaced: a slider that is being dragged stays under the mouse.
 import { info, state } from "./state.js";
 import { live, set } from "./app.js";
 
 export const percent = (value) => `${(100 * value).toFixed(1)}%`;
 
 export function element(name, attributes = {}, ...children) {
-  const made = document.createElement(name);
+  const node = document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) {
-    if (key.startsWith("on")) made.addEventListener(key.slice(2), value);
-    else if (key === "style") for (const [property, given] of Object.entries(value)) made.style.setProperty(property, given);
-    else if (key.startsWith("aria-")) made.setAttribute(key, String(value));
-    else if (value === true) made.setAttribute(key, "");
-    else if (value !== false && value != null) made.setAttribute(key, value);
+    if (key.startsWith("on")) node.addEventListener(key.slice(2), value);
+    else if (key === "style") for (const [property, setting] of Object.entries(value)) node.style.setProperty(property, setting);
+    else if (key.startsWith("aria-")) node.setAttribute(key, String(value));
+    else if (value === true) node.setAttribute(key, "");
+    else if (value !== false && value != null) node.setAttribute(key, value);
   }
-  made.append(...children.filter((child) => child != null));
-  return made;
+  node.append(...children.filter((child) => child != null));
+  return node;
 }
 
-// Puts nodes in; those that are there already stay, and keep the focus.
+// Makes these nodes the parent's children. A node that stays keeps the focus.
 export function fill(parent, nodes) {
-  const wanted = nodes.filter(Boolean);
-  if (wanted.length === parent.childNodes.length && wanted.every((node, number) => node === parent.childNodes[number])) return;
-  const had = document.activeElement;
-  parent.replaceChildren(...wanted);
-  if (had !== document.activeElement && had?.isConnected) had.focus();
+  const children = nodes.filter(Boolean);
+  if (children.length === parent.childNodes.length && children.every((node, number) => node === parent.childNodes[number])) return;
+  const focused = document.activeElement;
+  parent.replaceChildren(...children);
+  if (focused !== document.activeElement && focused?.isConnected) focused.focus();
 }
 
 // The part of a card with this name, made when it is first asked for.
 export function slot(body, name, make) {
-  const there = [...body.children].find((child) => child.dataset.slot === name);
-  if (there) return there;
-  const made = make();
-  made.dataset.slot = name;
-  return made;
+  const present = [...body.children].find((child) => child.dataset.slot === name);
+  if (present) return present;
+  const node = make();
+  node.dataset.slot = name;
+  return node;
 }
 
 // --- controls
 
+// The control of this name in the current view, made when it is first asked for.
 function control(name, make) {
-  const there = document.querySelector(`.controls [data-control="${state.view}.${name}"]`);
-  if (there) return there;
-  const made = make();
-  made.dataset.control = `${state.view}.${name}`;
-  return made;
+  const present = document.querySelector(`.controls [data-control="${state.view}.${name}"]`);
+  if (present) return present;
+  const node = make();
+  node.dataset.control = `${state.view}.${name}`;
+  return node;
 }
 
 export function choice(words, key, values, { title = "", change = (value) => set({ [key]: value }) } = {}) {
@@ -81,33 +82,30 @@ export function check(words, key, { disabled = false } = {}) {
 }
 
 export function button(words, name, { disabled = false, click }) {
-  const made = control(name, () => element("button", { class: "plain", id: name }, words));
-  made.onclick = click;
-  if (disabled && document.activeElement === made) document.getElementById("view").focus();
-  made.disabled = disabled;
-  return made;
+  const node = control(name, () => element("button", { class: "plain", id: name }, words));
+  node.onclick = click;
+  if (disabled && document.activeElement === node) document.getElementById("view").focus();  // a disabled button loses the focus
+  node.disabled = disabled;
+  return node;
 }
 
 // --- cards: one a run, beside each other
 
 export function cards(panel, controls, draw, { stacked = false } = {}) {
-  const there = panel.dataset.view === state.view ? [...panel.querySelectorAll("article.run > div")] : [];
-  if (there.length === info.runs.length) {
+  const present = panel.dataset.view === state.view ? [...panel.querySelectorAll("article.run > div")] : [];
+  if (present.length === info.runs.length) {
     fill(panel.querySelector(".controls"), controls);
-    return Promise.all(info.runs.map((run, number) => draw(run, there[number])));
+    return Promise.all(info.runs.map((run, number) => draw(run, present[number])));
   }
   panel.dataset.view = state.view;
-  const made = info.runs.map((run) => {
-    const body = element("div", {});
-    return { run, body, card: element("article", { class: "run", "data-run": run.name }, element("h2", {}, run.name, " ",
-      element("small", {}, run.accuracy == null ? "" : `${percent(run.accuracy)} of the test images`)), body) };
-  });
-  const runs = element("div", { class: stacked ? "runs stacked" : "runs" }, ...made.map(({ card }) => card));
-  panel.replaceChildren(element("div", { class: "controls" }, ...controls.filter(Boolean)), runs);
-  return Promise.all(made.map(({ run, body }) => draw(run, body)));
+  const bodies = info.runs.map(() => element("div", {}));
+  const articles = info.runs.map((run, number) => element("article", { class: "run", "data-run": run.name }, element("h2", {}, run.name, " ",
+    element("small", {}, run.accuracy == null ? "" : `${percent(run.accuracy)} of the test images`)), bodies[number]));
+  panel.replaceChildren(element("div", { class: "controls" }, ...controls.filter(Boolean)), element("div", { class: stacked ? "runs stacked" : "runs" }, ...articles));
+  return Promise.all(info.runs.map((run, number) => draw(run, bodies[number])));
 }
 
-// A picture and its words change together, when the picture is there.
+// Loads the pictures of a list of [source, words], and returns a function that puts them in: pictures and words change together.
 export async function pictures(body, list) {
   const pair = slot(body, "pictures", () => element("div", { class: "pair" }));
   await Promise.all(list.map(async ([source]) => {
@@ -127,17 +125,18 @@ export async function pictures(body, list) {
   };
 }
 
-export function said(body, list) {
-  const made = slot(body, "said", () => element("ol", { class: "said", "aria-label": "What the network says" }));
-  made.replaceChildren(...list.slice(0, 3).map(({ name, probability }) => element("li", {}, element("span", { title: name }, name),
+export function predictions(body, list) {
+  const node = slot(body, "said", () => element("ol", { class: "said", "aria-label": "What the network says" }));
+  node.replaceChildren(...list.slice(0, 3).map(({ name, probability }) => element("li", {}, element("span", { title: name }, name),
     element("meter", { min: 0, max: 1, value: probability, "aria-label": `${name}: ${percent(probability)}` }), element("b", {}, percent(probability)))));
-  return made;
+  return node;
 }
 
+// Both curves as an SVG, with a line at the step that is shown.
 export function plot({ deletion, insertion, areas }, step) {
   const [width, height, left, top] = [420, 190, 40, 10];
-  const all = [...deletion, ...insertion, 0];
-  const [low, high] = [Math.min(...all), Math.max(...all)];
+  const heights = [...deletion, ...insertion, 0];
+  const [low, high] = [Math.min(...heights), Math.max(...heights)];
   const x = (at) => left + ((width - left - 8) * at) / (deletion.length - 1);
   const y = (value) => top + (height - top - 8) * (1 - (value - low) / (high - low || 1));
   const path = (values) => values.map((value, at) => `${at ? "L" : "M"}${x(at).toFixed(1)} ${y(value).toFixed(1)}`).join(" ");
