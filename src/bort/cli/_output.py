@@ -1,4 +1,4 @@
-"""The folder that a command writes: what is in it is from the last call, and manifest.json lists it."""
+"""The folder that a command writes: it holds the files of the last call, and manifest.json lists them."""
 
 from __future__ import annotations
 
@@ -12,51 +12,53 @@ from typing import Any
 
 from bort._environment import describe
 from bort._files import write_atomically
+from bort.subject import Subject
 
 _MANIFEST = "manifest.json"
 
 
-class Written:
-    """Files of one call, to be entered. Those that an earlier call wrote into the folder go; files of anybody else stay, and
-    are not overwritten. If the call fails, everything is as it was."""
+class OutputFolder:
+    """The files of one call, used as a context manager. They replace the files that an earlier call has listed in its
+    manifest; other files stay and are never overwritten. If the call fails, the folder is left as it was."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.files: list[str] = []
-        before = folder / _MANIFEST
+        earlier = folder / _MANIFEST
         try:
-            self._ours = set(json.loads(before.read_text())["files"]) if before.exists() else set()
+            self._earlier = set(json.loads(earlier.read_text())["files"]) if earlier.exists() else set()
         except (KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"{before} is not a manifest of bort's: choose another folder with --out") from error
-        self._made_folder = not folder.exists()
+            raise ValueError(f"{earlier} is not a manifest of bort's: choose another folder with --out") from error
+        self._is_new = not folder.exists()
         folder.mkdir(parents=True, exist_ok=True)
         self._scratch = Path(tempfile.mkdtemp(prefix=".writing-", dir=folder))
 
-    def __enter__(self) -> Written:
+    def __enter__(self) -> OutputFolder:
         return self
 
     def __exit__(self, *_: object) -> None:
         shutil.rmtree(self._scratch, ignore_errors=True)
-        if self._made_folder:
+        if self._is_new:
             with contextlib.suppress(OSError):
-                self.folder.rmdir()  # empty: the call has failed
+                self.folder.rmdir()  # succeeds only if it is empty, because the call has failed
 
     def add(self, name: str, content: bytes) -> None:
         if name in self.files:
             raise ValueError(f"two images would be written as {name}: rename one of them")
-        if name not in self._ours and (self.folder / name).exists():
+        if name not in self._earlier and (self.folder / name).exists():
             raise ValueError(f"{self.folder / name} is there already and not bort's: choose another folder with --out")
         write_atomically(self._scratch / name, content)
         self.files.append(name)
 
-    def close(self, seed: int, **facts: Any) -> Path:
-        """The manifest, and away with what an earlier call has left."""
+    def close(self, subject: Subject, **facts: Any) -> Path:
+        """Put the files in place, write the manifest, and remove the files of an earlier call."""
         manifest = self.folder / _MANIFEST
         for name in self.files:
             os.replace(self._scratch / name, self.folder / name)
-        whole = facts | {"files": self.files} | describe(seed)
-        write_atomically(manifest, json.dumps(whole, indent=2, ensure_ascii=False) + "\n")
-        for name in self._ours - set(self.files):
-            if Path(name).name == name:
+        seed = subject.facts.get("seed", "")  # of the training
+        content = facts | {"files": self.files} | describe(int(seed) if seed.isdecimal() else 0)
+        write_atomically(manifest, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+        for name in self._earlier - set(self.files):
+            if Path(name).name == name:  # a name, not a path that leads elsewhere
                 (self.folder / name).unlink(missing_ok=True)
         return manifest

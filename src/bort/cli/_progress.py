@@ -8,8 +8,8 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def working() -> Iterator[Callable[[str, int, int], None]]:
-    """Enter it, call it with (what, done, total)."""
+def progress_bar() -> Iterator[Callable[[str, int, int], None]]:
+    """A function to be called with (what, done, total)."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 

@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
+from bort._defaults import DELETION_STEPS
+from bort.cli._errors import exit_on_error
+from bort.cli._methods import chosen_methods, given_options, options_for
+
+if TYPE_CHECKING:
+    from bort.cli._output import OutputFolder
+    from bort.measure import Evaluation
+
+Substrate = Literal["zero", "mean", "blur"]
+
 
 def evaluate(
-    runs: tuple[Path, ...],
+    runs: tuple[str, ...],
     /,
     methods: Annotated[tuple[str, ...], tyro.conf.arg(aliases=("--method",))] = ("all",),
     images: int = 50,
-    steps: int = 28,
-    substrates: tuple[Literal["zero", "mean", "blur"], Literal["zero", "mean", "blur"]] = ("zero", "zero"),
+    steps: int = DELETION_STEPS,
+    substrates: tuple[Substrate, Substrate] = ("zero", "zero"),
     k: int | None = None,
     threshold: float | None = None,
     masks: int | None = None,
     seed: int | None = None,
+    option: tyro.conf.UseAppendAction[tuple[str, ...]] = (),
     device: str = "cpu",
     out: Path | None = None,
     data_root: Path | None = None,
@@ -27,8 +37,8 @@ def evaluate(
     """Measure saliency methods by deletion and insertion, for one run or several beside each other.
 
     Args:
-        runs: folders of runs on the same data.
-        methods: some of `bort.explain.names()`, or all.
+        runs: folders of runs on the same data, or package.module:function, which returns a bort.subject.Subject.
+        methods: one or several, or all. An unknown name lists those that there are, other packages' included.
         images: how many of the test images, the same for all runs.
         steps: of deletion and insertion.
         substrates: what deletion goes to, and what insertion starts from.
@@ -36,88 +46,78 @@ def evaluate(
         threshold: for SAT: γ, a part of each signal's maximum.
         masks: for RISE: how many.
         seed: for RISE: of the masks.
+        option: any other option of a method, as NAME=VALUE; once for each.
         device: cpu, cuda, …
         out: the folder to write; evaluated/ in the (first) run by default.
         data_root: where the data sets are; default: $BORT_DATA, or ~/.cache/bort.
     """
-    given = {"k": k, "threshold": threshold, "masks": masks, "seed": seed}
-    given = {name: value for name, value in given.items() if value is not None}
-    try:
-        if not runs:
-            raise ValueError("name the folder of a run")
-        _evaluate(runs, methods, images, steps, substrates, given, device, out or runs[0] / "evaluated", data_root)
-    except (ImportError, OSError, RuntimeError, ValueError) as error:
-        sys.exit(f"bort evaluate: {error}")
+    named = {"k": k, "threshold": threshold, "masks": masks, "seed": seed}
+    with exit_on_error("evaluate"):
+        from bort import measure, report
+        from bort.cli._output import OutputFolder
+        from bort.cli._progress import progress_bar
+        from bort.pictures import to_png
+        from bort.subject import resolve_all
+
+        chosen = chosen_methods(methods)
+        options = options_for(chosen, given_options(named, option))
+        subjects = resolve_all(runs, device=device, data_root=data_root)
+        default = Path(runs[0]) / "evaluated" if Path(runs[0]).is_dir() else Path("evaluated")
+        with OutputFolder(out or default) as output:
+            evaluations, results = {}, []
+            for subject in subjects:
+                x = subject.test_images(images)[0]
+                with progress_bar() as say:
+                    evaluations[subject.name] = measure.evaluate(
+                        subject.model, x, chosen, steps=steps, substrates=substrates, options=options, progress=say
+                    )
+                for method, evaluation in evaluations[subject.name].items():
+                    prefix = f"{subject.name}-{method}" if len(subjects) > 1 else method
+                    _add_arrays(output, prefix, evaluation)
+                    results.append({"run": subject.name, "method": method} | _areas(evaluation))
+            output.add("curves.png", to_png(report.curves(evaluations)))
+            _print_table(chosen, results)
+            manifest = output.close(
+                subjects[0],
+                command="bort evaluate",
+                runs={subject.name: run for subject, run in zip(subjects, runs, strict=True)},
+                images=len(x),
+                steps=steps,
+                substrates=list(substrates),
+                options=options,
+                results=results,
+            )
+            print(f"{len(x)} images; {len(output.files)} files, listed in {manifest}")
 
 
-def _evaluate(
-    folders: tuple[Path, ...],
-    asked: tuple[str, ...],
-    count: int,
-    steps: int,
-    substrates: Any,
-    given: dict[str, Any],
-    device: str,
-    out: Path,
-    root: Path | None,
-) -> None:
-    from bort import measure, train
-    from bort._table import table
-    from bort.cli._output import Written
-    from bort.cli._progress import working
-    from bort.cli.explain import chosen_methods, options_for
-    from bort.measure._deletion import SCORES
-    from bort.report._curves import curves as draw_curves
+def _add_arrays(output: OutputFolder, prefix: str, evaluation: Evaluation) -> None:
     from bort.pictures import npy
-    from bort.pictures import to_png
-    from bort.report._subject import names
-    from bort.train._examples import examples
 
-    methods = chosen_methods(asked)
-    options = options_for(methods, given)
-    runs = {name: train.load(folder) for name, folder in names(list(folders)).items()}
-    sets = {run.recipe.data.name for run in runs.values()}
-    if len(sets) > 1:
-        raise ValueError(f"the runs are on different data ({', '.join(sorted(sets))}): evaluate them apart")
-    with Written(out) as written:
-        found, rows, facts = {}, [], []
-        for name, run in runs.items():
-            x = examples(run.recipe, count, root)[0]
-            with working() as progress:
-                found[name] = measure.evaluate(
-                    run.model.to(device),
-                    x.to(device),
-                    methods,
-                    steps=steps,
-                    substrates=substrates,
-                    options=options,
-                    progress=progress,
-                )
-            for method, each in found[name].items():
-                prefix = f"{name}-{method}" if len(runs) > 1 else method
-                written.add(f"{prefix}-maps.npy", npy(each.maps))
-                areas = {score: each.scores[score].means for score in SCORES}
-                for score in SCORES:
-                    curves = each.scores[score]
-                    written.add(f"{prefix}-{score}-deletion.npy", npy(curves.deletion_curves))
-                    written.add(f"{prefix}-{score}-insertion.npy", npy(curves.insertion_curves))
-                cells = (f"{areas[score][which]:.3f}" for score in SCORES for which in (0, 1))
-                rows.append((method, name, *cells, f"{each.seconds:.1f}"))
-                facts.append({"run": name, "method": method, "areas": areas, "seconds": each.seconds})
-        written.add("curves.png", to_png(draw_curves(found)))
-        order = {method: number for number, method in enumerate(methods)}
-        rows.sort(key=lambda row: order[row[0]])
-        short = {"probability": "prob.", "logit": "logit", "relative": "relative"}
-        header = ("method", "run", *(f"{short[score]} {end}" for score in SCORES for end in ("del ↓", "ins ↑")), "s")
-        print(table(header, rows, right=tuple(range(2, len(header)))))
-        manifest = written.close(
-            next(iter(runs.values())).recipe.seed,
-            command="bort evaluate",
-            runs={name: str(run.path) for name, run in runs.items()},
-            images=len(x),
-            steps=steps,
-            substrates=list(substrates),
-            options=options,
-            results=facts,
+    output.add(f"{prefix}-maps.npy", npy(evaluation.maps))
+    for score, curves in evaluation.scores.items():
+        output.add(f"{prefix}-{score}-deletion.npy", npy(curves.deletion_curves))
+        output.add(f"{prefix}-{score}-insertion.npy", npy(curves.insertion_curves))
+
+
+def _areas(evaluation: Evaluation) -> dict[str, Any]:
+    areas = {score: curves.means for score, curves in evaluation.scores.items()}
+    return {"areas": areas, "seconds": evaluation.seconds}
+
+
+def _print_table(methods: list[str], results: list[dict[str, Any]]) -> None:
+    """A row for each method and run, the runs of a method beside each other."""
+    from bort._table import table
+    from bort.measure import SCORES
+
+    short = {"probability": "prob.", "logit": "logit", "relative": "relative"}
+    header = ("method", "run", *(f"{short[score]} {end}" for score in SCORES for end in ("del ↓", "ins ↑")), "s")
+    rows = [
+        (
+            result["method"],
+            result["run"],
+            *(f"{area:.3f}" for score in SCORES for area in result["areas"][score]),
+            f"{result['seconds']:.1f}",
         )
-        print(f"{len(x)} images; {len(written.files)} files, listed in {manifest}")
+        for result in sorted(results, key=lambda result: methods.index(result["method"]))
+    ]
+    print(table(header, rows, right=tuple(range(2, len(header)))))

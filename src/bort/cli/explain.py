@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-import hashlib
-import sys
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
+from bort._defaults import OVERLAY_STRENGTH
+from bort.cli._errors import exit_on_error
+from bort.cli._methods import chosen_methods, given_options, options_for
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from bort.data import View
+    from bort.subject import Subject
+
+_EXAMPLES = 4
+
 
 def explain(
-    run: Path,
+    run: str,
     images: tuple[Path, ...] = (),
     /,
     method: Annotated[tuple[str, ...], tyro.conf.arg(aliases=("--methods",))] = ("sat",),
@@ -23,7 +34,8 @@ def explain(
     steps: int | None = None,
     masks: int | None = None,
     seed: int | None = None,
-    strength: float = 0.6,
+    option: tyro.conf.UseAppendAction[tuple[str, ...]] = (),
+    strength: float = OVERLAY_STRENGTH,
     device: str = "cpu",
     out: Path | None = None,
     data_root: Path | None = None,
@@ -31,9 +43,9 @@ def explain(
     """Show where a network sees its evidence: saliency maps of images as PNG and npy, with a manifest.
 
     Args:
-        run: the folder of a run.
+        run: the folder of a run, or package.module:function, which returns a bort.subject.Subject with a view.
         images: files; none: some of the run's own test images.
-        method: one or several of `bort.explain.names()`, or all.
+        method: one or several, or all. An unknown name lists those that there are, other packages' included.
         examples: how many test images, where no files are given; 4 by default.
         target: the class to explain; what the network says by default.
         layer: for SAT and CAM: whose map; the last one with places by default.
@@ -42,117 +54,119 @@ def explain(
         steps: for Integrated Gradients, Guided IG and XRAI.
         masks: for RISE: how many.
         seed: for RISE: of the masks.
+        option: any other option of a method, as NAME=VALUE; once for each.
         strength: of the map over the image, from 0 to 1.
         device: cpu, cuda, …
         out: the folder to write; RUN/explained by default.
         data_root: where the data sets are; default: $BORT_DATA, or ~/.cache/bort.
     """
-    given = {"layer": layer, "k": k, "threshold": threshold, "steps": steps, "masks": masks, "seed": seed}
-    given = {name: value for name, value in given.items() if value is not None}
-    try:
-        _explain(run, images, method, examples, target, given, strength, device, out or run / "explained", data_root)
-    except (ImportError, OSError, RuntimeError, ValueError) as error:
-        sys.exit(f"bort explain: {error}")
+    named = {"layer": layer, "k": k, "threshold": threshold, "steps": steps, "masks": masks, "seed": seed}
+    with exit_on_error("explain"):
+        from bort.subject import resolve
+
+        if not 0 <= strength <= 1:
+            raise ValueError(f"--strength {strength}: must be from 0 (the image) to 1 (the map)")
+        if images and examples is not None:
+            raise ValueError(f"--examples {examples} is for test images, but image files are given")
+        methods = chosen_methods(method)
+        options = options_for(methods, given_options(named, option))
+        subject = resolve(run, device=device, data_root=data_root)
+        if subject.view is None:
+            raise ValueError(
+                f"it is not known how {subject.name} sees an image: name the folder of a run, or a function that returns a "
+                "bort.subject.Subject with a view"
+            )
+        inputs = _inputs(subject, subject.view, images, _EXAMPLES if examples is None else examples)
+        maps = _maps(subject, inputs.x, target, options)
+        default = Path(run) / "explained" if Path(run).is_dir() else Path("explained")
+        facts = {"run": run, "recipe": subject.facts.get("recipe", ""), "options": options}
+        _write(out or default, subject, subject.view, inputs, maps, target, strength, facts)
 
 
-def _explain(
-    folder: Path,
-    files: tuple[Path, ...],
-    method: tuple[str, ...],
-    count: int | None,
-    target: int | None,
-    given: dict[str, Any],
-    strength: float,
-    device: str,
-    out: Path,
-    root: Path | None,
-) -> None:
+@dataclass(frozen=True)
+class _Inputs:
+    x: Tensor
+    """As the network sees them."""
+    names: list[str]
+    """Of their files."""
+    sources: list[dict[str, Any]]
+    """Where each comes from, for the manifest."""
+
+
+def _inputs(subject: Subject, view: View, files: tuple[Path, ...], count: int) -> _Inputs:
+    """The image files, or so many test images."""
     import torch
 
-    from bort import explain, train
-    from bort.cli._output import Written
-    from bort.cli._progress import working
-    from bort.explain._common import at_once
-    from bort.pictures import enlarged, npy, overlay, picture, png
-    from bort.train._examples import examples
-    from bort.data._view import view_of_run
+    from bort._files import sha256
 
-    if not 0 <= strength <= 1:
-        raise ValueError(f"--strength {strength}: must be from 0 (the image) to 1 (the map)")
-    methods = chosen_methods(method)
-    options = options_for(methods, given)
-    if files and count is not None:
-        raise ValueError(f"--examples {count} is for test images, but image files are given")
-    run = train.load(folder)
-    view, model = view_of_run(run, root), run.model.to(device)
     if files:
-        x, labels = torch.cat([view.read(file) for file in files]), None
-        names = _different([file.stem for file in files])
-        sources: list[dict[str, Any]] = [
-            {"file": str(file), "sha256": hashlib.sha256(file.read_bytes()).hexdigest()} for file in files
-        ]
-    else:
-        x, labels = examples(run.recipe, 4 if count is None else count, root)
-        names = [f"test-{number}" for number in range(len(x))]
-        sources = [{"example": number, "class": view.name(int(label))} for number, label in enumerate(labels)]
-    x = x.to(device)
-    with torch.no_grad():
-        chances = torch.cat([model(part) for part in torch.split(x, at_once(model, x))]).softmax(dim=1)
-    sure, said = chances.max(dim=1)
-    pixels, found = view.pixels(x), {}
-    with working() as progress:
-        for which in methods:
-            extra: dict[str, Any] = {}
-            if "progress" in explain.options(which):
-                extra["progress"] = lambda done, total, which=which: progress(which, done, total)
-            found[which] = explain.get(which)(model, x, target, **options[which], **extra)
-    with Written(out) as written:
-        for n, name in enumerate(names):
-            explained = int(said[n] if target is None else target)
-            sources[n] |= {"says": view.name(int(said[n])), "probability": round(float(sure[n]), 4)}
-            sources[n] |= {"explained": view.name(explained), "maps": {}}
-            print(f"{name}: {sources[n]['says']}, {sure[n]:.1%}")
-            written.add(f"{name}.png", png(enlarged(picture(pixels[n]))))
-            for which, maps in found.items():
-                written.add(f"{name}-{which}.npy", npy(maps[n]))
-                written.add(f"{name}-{which}.png", png(enlarged(overlay(pixels[n], maps[n], strength))))
-                sources[n]["maps"][which] = f"{name}-{which}.npy"
-        manifest = written.close(
-            run.recipe.seed,
-            command="bort explain",
-            run=str(folder),
-            recipe=run.recipe.name,
-            options={which: options[which] for which in methods},
-            images=sources,
-        )
-        print(f"{len(written.files)} files, listed in {manifest}")
+        x = torch.cat([view.read(file) for file in files]).to(subject.device)
+        sources: list[dict[str, Any]] = [{"file": str(file), "sha256": sha256(file)} for file in files]
+        return _Inputs(x, _different([file.stem for file in files]), sources)
+    x, labels = subject.test_images(count)
+    sources = [{"example": number, "class": view.name(int(label))} for number, label in enumerate(labels)]
+    return _Inputs(x, [f"test-{number}" for number in range(len(x))], sources)
 
 
-def chosen_methods(asked: tuple[str, ...]) -> list[str]:
-    """Names as typed, "all" being all of them; checked."""
+def _maps(subject: Subject, x: Tensor, target: int | None, options: dict[str, dict[str, Any]]) -> dict[str, Tensor]:
+    """(N, H, W) for each method."""
     from bort import explain
+    from bort.cli._progress import progress_bar
 
-    names = explain.names() if asked == ("all",) else list(dict.fromkeys(asked))
-    for name in names:
-        explain.get(name)
-    return names
+    maps = {}
+    with progress_bar() as say:
+        for name in options:
+            method, extra = explain.get(name), {}
+            if "progress" in method.options:
+                extra["progress"] = lambda done, total, name=name: say(name, done, total)
+            maps[name] = method(subject.model, x, target, **options[name], **extra)
+    return maps
 
 
-def options_for(methods: list[str], given: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """What each method is told. An option that none of them has is a mistake, not something to pass over."""
-    from bort import explain
+def _write(
+    out: Path,
+    subject: Subject,
+    view: View,
+    inputs: _Inputs,
+    maps: dict[str, Tensor],
+    target: int | None,
+    strength: float,
+    facts: dict[str, Any],
+) -> None:
+    """Pictures and numbers of every image, and the manifest."""
+    from bort.cli._output import OutputFolder
+    from bort.pictures import enlarged, npy, overlay, picture, png
 
-    for name, value in given.items():
-        if not any(name in explain.options(method) for method in methods):
-            takers = [method for method in explain.names() if name in explain.options(method)]
-            raise ValueError(f"--{name} {value} says nothing to {', '.join(methods)}; it is for {', '.join(takers)}")
-    return {
-        method: {name: value for name, value in given.items() if name in explain.options(method)} for method in methods
-    }
+    probabilities, classes = _predictions(subject, inputs.x).max(dim=1)
+    pixels = view.pixels(inputs.x)
+    with OutputFolder(out) as output:
+        for n, (name, source) in enumerate(zip(inputs.names, inputs.sources, strict=True)):
+            explained = int(classes[n] if target is None else target)
+            source |= {"says": view.name(int(classes[n])), "probability": round(float(probabilities[n]), 4)}
+            source |= {"explained": view.name(explained), "maps": {}}
+            print(f"{name}: {source['says']}, {probabilities[n]:.1%}")
+            output.add(f"{name}.png", png(enlarged(picture(pixels[n]))))
+            for method, saliency in maps.items():
+                output.add(f"{name}-{method}.npy", npy(saliency[n]))
+                output.add(f"{name}-{method}.png", png(enlarged(overlay(pixels[n], saliency[n], strength))))
+                source["maps"][method] = f"{name}-{method}.npy"
+        manifest = output.close(subject, command="bort explain", **facts, images=inputs.sources)
+        print(f"{len(output.files)} files, listed in {manifest}")
+
+
+def _predictions(subject: Subject, x: Tensor) -> Tensor:
+    """(N, classes) probabilities."""
+    import torch
+
+    from bort._inspect import evaluating, images_at_once, outputs_of
+
+    model = subject.model
+    with torch.no_grad(), evaluating(model):
+        return torch.cat([outputs_of(model, part) for part in torch.split(x, images_at_once(model, x))]).softmax(dim=1)
 
 
 def _different(stems: list[str]) -> list[str]:
-    """Files of one name in two folders get a number."""
+    """Names for files: those of one name in two folders get a number."""
     names: list[str] = []
     for stem in stems:
         tries = (stem, *(f"{stem}-{number}" for number in range(2, len(stems) + 2)))

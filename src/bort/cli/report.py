@@ -2,43 +2,43 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import tyro
 
 from bort._sample_sizes import SampleSizes
+from bort.cli._errors import exit_on_error
 
 
 def report(
-    runs: tuple[Path, ...],
+    runs: tuple[str, ...],
     /,
     out: Path = Path("report.html"),
-    amount: Annotated[SampleSizes, tyro.conf.arg(name="")] = SampleSizes(),  # noqa: B008
+    sizes: Annotated[SampleSizes, tyro.conf.arg(name="")] = SampleSizes(),  # noqa: B008
     device: str = "cpu",
     data_root: Path | None = None,
 ) -> None:
     """Make one self-contained page about runs, beside each other, and the same figures as PNG and SVG.
 
     Args:
-        runs: folders of runs on the same data.
+        runs: folders of runs on the same data; or networks, of which less can be shown: timm/resnet50, or
+            package.module:function, which returns a model or a bort.subject.Subject.
         out: the page; its figures go into a folder beside it.
-        amount: how much is looked at.
+        sizes: how much is looked at.
         device: cpu, cuda, …
         data_root: where the data sets are; default: $BORT_DATA, or ~/.cache/bort.
     """
-    from bort.cli._progress import working
-    from bort.report import make, subjects
+    with exit_on_error("report"):
+        from bort.cli._progress import progress_bar
+        from bort.report import make
+        from bort.subject import resolve_all
 
-    try:
         if out.is_dir():
             raise ValueError(f"{out} is a folder; name the page, such as {out / 'report.html'}")
-        with working() as say:
-            made = make(subjects(list(runs), amount, device, data_root), say)
+        with progress_bar() as say:
+            made = make(resolve_all(runs, device=device, data_root=data_root), sizes, say)
             files = made.write(out)
-    except (ImportError, OSError, RuntimeError, ValueError) as error:
-        sys.exit(f"bort report: {error}")
     for name, why in made.missing.items():
         print(f"{name} is left out: {why}")
     print(f"{out}, {out.stat().st_size / 2**20:.1f} MB, and {len(files) - 1} files in {files[-1].parent}")
@@ -47,43 +47,41 @@ def report(
 def figures(
     names: tuple[str, ...],
     /,
-    runs: tuple[Path, ...] = (),
+    runs: tuple[str, ...] = (),
     out: Path = Path("figures"),
-    amount: Annotated[SampleSizes, tyro.conf.arg(name="")] = SampleSizes(),  # noqa: B008
+    sizes: Annotated[SampleSizes, tyro.conf.arg(name="")] = SampleSizes(),  # noqa: B008
     device: str = "cpu",
     data_root: Path | None = None,
 ) -> None:
     """Make figures of the paper again, from runs, as PNG and SVG.
 
     Args:
-        names: training, gram, sigma, ratio, reconstruction, saliency, deletion, features, clusters, adversaries, the
-            paper's own names such as fig:2_1_recon, or all.
-        runs: folders of runs on the same data.
+        names: of figures, the paper's own such as fig:2_1_recon, or all; `bort figures` alone lists them.
+        runs: folders of runs on the same data, or networks as `bort report` takes them.
         out: the folder to write.
-        amount: how much is looked at.
+        sizes: how much is looked at.
         device: cpu, cuda, …
         data_root: where the data sets are; default: $BORT_DATA, or ~/.cache/bort.
     """
-    from bort._files import write_atomically
-    from bort.cli._progress import working
-    from bort.report import FIGURES, Missing, draw, resolve, subjects
-    from bort.pictures import to_png, to_svg
+    with exit_on_error("figures"):
+        from bort._files import write_atomically
+        from bort.cli._progress import progress_bar
+        from bort.pictures import to_png, to_svg
+        from bort.report import FIGURES, Measured, Missing, draw, resolve
+        from bort.subject import resolve_all
 
-    try:
         if not names:
             raise ValueError(f"name a figure: all, {', '.join(FIGURES)}")
-        wanted = list(FIGURES) if names == ("all",) else [resolve(name) for name in names]
-        found = subjects(list(runs), amount, device, data_root)
+        chosen = list(FIGURES) if names == ("all",) else [resolve(name) for name in names]
+        subjects = [Measured(subject, sizes) for subject in resolve_all(runs, device=device, data_root=data_root)]
         out.mkdir(parents=True, exist_ok=True)
-        for name in wanted:
-            with working() as say:
+        for name in chosen:
+            with progress_bar() as say:
                 try:
-                    each = draw(name, found, say)
+                    illustration = draw(name, subjects, say=say)
                 except Missing as reason:
                     print(f"{name} is left out: {reason}")
                     continue
-            write_atomically(out / f"{name}.png", to_png(each.figure))
-            write_atomically(out / f"{name}.svg", to_svg(each.figure))
-            print(f"{out / name}.png and .svg ({each.paper}): {each.look}")
-    except (ImportError, OSError, RuntimeError, ValueError) as error:
-        sys.exit(f"bort figures: {error}")
+            write_atomically(out / f"{name}.png", to_png(illustration.figure))
+            write_atomically(out / f"{name}.svg", to_svg(illustration.figure))
+            print(f"{out / name}.png and .svg ({illustration.paper}): {illustration.look}")

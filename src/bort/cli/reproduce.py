@@ -4,11 +4,21 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING
+
+import tyro
+
+from bort.cli._errors import exit_on_error
+from bort.reproduce import TABLES
+
+if TYPE_CHECKING:
+    Table = str
+else:
+    Table = tyro.extras.literal_type_from_choices(TABLES)
 
 
 def reproduce(
-    table: Literal["table1", "table2", "table3", "figures", "ablation", "settings", "lenet", "deep"],
+    table: Table,
     /,
     quick: bool = False,
     seeds: tuple[int, ...] = (),
@@ -32,21 +42,20 @@ def reproduce(
         workers: processes that read the images of a folder.
         data_root: where the data sets are; default: $BORT_DATA, or ~/.cache/bort.
     """
-    from bort import train
-    from bort.reproduce import reproduce as run
+    with exit_on_error("reproduce"):
+        from bort import train
+        from bort.reproduce import reproduce as run
 
-    folder = out or Path("results/quick" if quick else "results")
-    trainings = runs or Path("runs/reproduce-quick" if quick else "runs/reproduce")
-    how = train.Runtime(device=device, workers=workers, data_root=data_root)
-    try:
-        files = run(table, folder, trainings, how, quick=quick, seeds=seeds or None, only=only)
+        folder = out or Path("results/quick" if quick else "results")
+        trainings = runs or Path("runs/reproduce-quick" if quick else "runs/reproduce")
+        runtime = train.Runtime(device=device, workers=workers, data_root=data_root)
+        try:
+            files = run(table, folder, trainings, runtime, quick=quick, seeds=seeds or None, only=only)
+        except train.Interrupted as stop:
+            print(stop, file=sys.stderr)
+            sys.exit(train.Interrupted.EXIT_CODE)
         print(f"{len(files)} results in {folder / table}")
         _write(folder)
-    except train.Interrupted as stop:
-        print(stop, file=sys.stderr)
-        sys.exit(train.Interrupted.EXIT_CODE)
-    except (ImportError, OSError, RuntimeError, ValueError) as error:
-        sys.exit(f"bort reproduce: {error}")
 
 
 def results(folder: Path = Path("results"), /, check: bool = False) -> None:
@@ -56,20 +65,19 @@ def results(folder: Path = Path("results"), /, check: bool = False) -> None:
         folder: where they are.
         check: write nothing, fail if RESULTS.md is not what would be written.
     """
-    from bort.reproduce import results as text
+    with exit_on_error("results", KeyError):
+        from bort.reproduce import results as text
 
-    try:
         if not check:
             _write(folder)
             return
         file = folder / "RESULTS.md"
         if not file.exists() or file.read_text() != text(folder):
             raise ValueError(f"{file} is not what its result files give: run `bort results`")
-    except (OSError, ValueError, KeyError) as error:
-        sys.exit(f"bort results: {error}")
 
 
 def _write(folder: Path) -> None:
+    """RESULTS.md and its charts."""
     from bort._files import write_atomically
     from bort.reproduce import charts
     from bort.reproduce import results as text

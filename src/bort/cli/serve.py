@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import secrets
-import sys
-import threading
+from functools import partial
 from pathlib import Path
+
+from bort.cli._errors import exit_on_error
 
 
 def serve(
-    run: Path,
+    run: str,
     /,
-    against: Path | None = None,
+    against: str | None = None,
     port: int = 8765,
     address: str = "127.0.0.1",
     device: str = "cpu",
@@ -20,33 +20,17 @@ def serve(
     """Open a run in the explorer, a local page; another run beside it.
 
     Args:
-        run: the folder of a run.
+        run: the folder of a run, or package.module:function, which returns a bort.subject.Subject with a view.
         against: another run on the same data, such as the baseline.
         port: 0 takes any that is free.
         address: to listen at. Anything but this machine (127.0.0.1) needs the token that is printed.
         device: cpu, cuda, …
         data_root: where the data sets are; default: $BORT_DATA, or ~/.cache/bort.
     """
-    try:
-        import uvicorn
+    with exit_on_error("serve"):
+        from bort import app
+        from bort.subject import resolve_all
 
-        from bort.app._explorer import Explorer
-        from bort.app._access import Guard
-        from bort.app._listen import LOCAL, hosts, listen
-        from bort.app._server import create
-    except ImportError as error:
-        sys.exit(f'bort serve needs a few more packages ({error.name}): pip install "bort[app]"')
-    try:
-        listening = listen(address, port)  # before the networks are read: a port in use is said at once
-        explorer = Explorer([run] if against is None else [run, against], device, data_root)
-    except (OSError, RuntimeError, ValueError) as error:
-        sys.exit(f"bort serve: {error}")
-    number = listening.getsockname()[1]
-    names = hosts(address, number)
-    token = None if address in LOCAL else secrets.token_urlsafe(24)
-    if token:
-        print(f"Everybody who reaches {address} and has this address can use the explorer and this machine's time.")
-    print(f"http://{names[0]}/{f'?token={token}' if token else ''}  (Ctrl-C ends it)", flush=True)
-    threading.Thread(target=explorer.prepare, daemon=True).start()  # while the browser is on its way
-    config = uvicorn.Config(create(explorer, Guard(names, token)), log_level="warning", timeout_graceful_shutdown=2)
-    uvicorn.Server(config).run(sockets=[listening])
+        runs = [run] if against is None else [run, against]
+        subjects = partial(resolve_all, runs, device=device, data_root=data_root)  # read when the port is taken
+        app.serve(subjects, address=address, port=port, say=partial(print, flush=True))
