@@ -6,12 +6,13 @@ import os
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Protocol
 
 import tyro
-from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
-from bort.train import Interrupted, NotFinite, Recipe, Runtime, fit, read_recipe, recipes
+from bort.cli._errors import exit_on_error
+from bort.cli._net_options import REGISTRY, set_net_options
+from bort.train import Interrupted, NotFinite, Recipe, Run, Runtime, fit, read_recipe, recipes
 
 _USAGE = """usage: bort train RECIPE [OPTIONS]
 
@@ -50,13 +51,15 @@ def train(arguments: list[str], fit: Fit = fit) -> None:
     with exit_on_error("train", NotFinite):
         try:
             recipe, out = _resolve(name)
-            defaults = Arguments(replace(recipe, paper=None), Runtime(), out)  # the paper's figures are not an option
+            changed, options = set_net_options(recipe, options)
+            defaults = Arguments(replace(changed, paper=None), Runtime(), out)  # the paper's figures are not an option
             given = tyro.cli(
                 Arguments,
                 args=options,
                 default=defaults,
                 prog=f"bort train {name}",
                 config=(tyro.conf.AvoidSubcommands,),
+                registry=REGISTRY,
             )
             run = fit(replace(given.recipe, paper=recipe.paper), given.out, given.runtime, force=given.force)
         except Interrupted as stop:
@@ -86,65 +89,3 @@ def _resolve(name: str) -> tuple[Recipe, Path]:
         return recipe, Path("runs") / recipe.name
     recipe = recipes.get(name)
     return recipe, Path("runs") / recipe.name
-
-
-def _set_net_options(recipe: Recipe, arguments: list[str]) -> tuple[Recipe, list[str]]:
-    """The recipe with the options of its network that are given as ``--net.options.NAME VALUE``, and the other arguments. tyro
-    would know only the names that the recipe has already."""
-    options, rest, remaining = {}, [], list(arguments)
-    while remaining:
-        argument = remaining.pop(0)
-        flag, equals, value = argument.partition("=")
-        field, _, option = flag.removeprefix("--net.").replace("-", "_").partition(".")
-        if not flag.startswith("--net."):
-            rest.append(argument)
-        elif field == "options" and option:
-            if not equals:
-                if not remaining or remaining[0].startswith("--"):
-                    raise ValueError(f"{flag} needs a value")
-                value = remaining.pop(0)
-            options[option] = _value(value)
-        else:
-            try:
-                getattr(recipe.net, field)
-            except AttributeError as error:  # it names what a field of version 0.1.0 has become
-                raise ValueError(f"{flag}: {error}") from None
-            rest.append(argument)
-    if options and "--net.options" in rest:
-        raise ValueError("--net.options sets all options of the network, --net.options.NAME one of them: use either")
-    return replace(recipe, net=replace(recipe.net, options=recipe.net.options | options)), rest
-
-
-_registry = ConstructorRegistry()
-
-
-@_registry.primitive_rule
-def _net_options(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[dict[str, Any]] | None:
-    """How tyro reads and shows ``--net.options NAME=VALUE ...``."""
-    if info.type_origin is not dict:
-        return None
-
-    def parse(pairs: list[str]) -> dict[str, Any]:
-        if wrong := [pair for pair in pairs if "=" not in pair]:
-            raise ValueError(f"{wrong[0]!r}: write NAME=VALUE")
-        return {name.replace("-", "_"): _value(value) for name, _, value in (pair.partition("=") for pair in pairs)}
-
-    return PrimitiveConstructorSpec(
-        nargs="*",
-        metavar="[NAME=VALUE ...]",
-        instance_from_str=parse,
-        is_instance=lambda value: isinstance(value, dict),
-        str_from_instance=lambda options: [f"{name}={value}" for name, value in options.items()],
-    )
-
-
-def _value(text: str) -> int | float | str | bool:
-    """What a person means by a text: a boolean or a number if it looks like one."""
-    if text.lower() in ("true", "false"):
-        return text.lower() == "true"
-    for number in (int, float):
-        try:
-            return number(text)
-        except ValueError:
-            continue
-    return text
