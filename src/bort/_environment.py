@@ -36,24 +36,24 @@ def hardware() -> str:
 
 
 def versions() -> dict[str, str]:
-    """Of Python, bort and the packages that decide what comes out of a training; without importing them."""
+    """Of Python, bort and the packages that a training's result depends on, without importing them."""
     import bort
 
-    found = {"python": platform.python_version(), "bort": bort.__version__}
+    installed = {"python": platform.python_version(), "bort": bort.__version__}
     for package in _PACKAGES:
         try:
-            found[package] = importlib.metadata.version(package)
+            installed[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
             continue
-    return found | {"torch": torch.__version__}
+    return installed | {"torch": torch.__version__}
 
 
 def commit() -> str:
-    """Of the checkout that bort runs from, marked "-dirty" if it differs from it; $BORT_COMMIT where there is no git."""
+    """Of the checkout that bort runs from, with "-dirty" if files have been changed; $BORT_COMMIT where there is no git."""
     if named := os.environ.get("BORT_COMMIT"):
         return named
     here = Path(__file__).parents[2]
-    if not (here / ".git").exists():  # an installed package that happens to lie inside somebody's repository
+    if not (here / ".git").exists():  # an installed package: a repository around it would be somebody else's
         return "unknown"
     try:
         command = ["git", "-C", str(here), "describe", "--always", "--dirty", "--exclude=*"]

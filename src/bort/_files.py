@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all, and their digests."""
+"""Atomic writes, and digests of files."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from pathlib import Path
 
 
 def write_atomically(file: Path, content: str | bytes) -> None:
-    """Replace the file by ``content``. On any failure it stays as it was: the content goes to a scratch file first."""
+    """Replace the file by ``content``, by way of a scratch file beside it that is renamed when it is complete. After a
+    failure the file is as it was."""
     scratch = file.with_suffix(".writing")
     try:
         scratch.write_bytes(content.encode() if isinstance(content, str) else content)

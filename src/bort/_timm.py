@@ -1,7 +1,7 @@
 """Make timm know the Bort optimizers by name: ``create_optimizer_v2(model, opt="borts", constraint=0.1)``.
 
-timm has no plug-in mechanism, and importing it takes seconds that a user of `bort.optim` alone should not pay. So it is
-told when it is there: now if it has been imported already, otherwise at the moment it is.
+timm has no plug-in mechanism, and importing it here would cost a user of `bort.optim` seconds. So the optimizers are
+registered at once if timm has been imported already, and otherwise by an import hook, right after ``import timm.optim``.
 """
 
 from __future__ import annotations
@@ -19,42 +19,44 @@ _TARGET = "timm.optim"
 def register_when_imported() -> None:
     if sys.modules.get(_TARGET) is not None:
         _register(sys.modules[_TARGET])
-    elif not any(isinstance(finder, _Watcher) for finder in sys.meta_path):
-        sys.meta_path.insert(0, _Watcher())
+    elif not any(isinstance(finder, _ImportHook) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _ImportHook())
 
 
-class _Watcher(MetaPathFinder):
-    """Waits for ``import timm.optim`` and lets the real import run, with the registration after it."""
+class _ImportHook(MetaPathFinder):
+    """An import hook: finds ``timm.optim`` with the ordinary finders and wraps its loader, to register after it has run."""
 
-    _looking = False
+    _is_searching = False
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if fullname != _TARGET or self._looking:
+        if fullname != _TARGET or self._is_searching:
             return None
-        self._looking = True  # the question goes on to the other finders
+        self._is_searching = True  # find_spec below asks this finder again, which then passes
         try:
             spec = importlib.util.find_spec(fullname)
         finally:
-            self._looking = False
+            self._is_searching = False
         if spec is not None and spec.loader is not None:
             spec.loader = _RegisterAfter(spec.loader, self)
         return spec
 
 
 class _RegisterAfter(Loader):
-    def __init__(self, loader: Loader, watcher: _Watcher) -> None:
+    """Runs the module's own loader, then registers the optimizers and removes the hook."""
+
+    def __init__(self, loader: Loader, hook: _ImportHook) -> None:
         self._loader = loader
-        self._watcher = watcher
+        self._hook = hook
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
         return self._loader.create_module(spec)
 
     def exec_module(self, module: ModuleType) -> None:
         self._loader.exec_module(module)
-        if self._watcher in sys.meta_path:
-            sys.meta_path.remove(self._watcher)
+        if self._hook in sys.meta_path:
+            sys.meta_path.remove(self._hook)
         if module.__spec__ is not None:
             module.__spec__.loader = self._loader
         module.__loader__ = self._loader

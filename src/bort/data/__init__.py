@@ -1,8 +1,9 @@
-"""Data by name, and how networks see images."""
+"""Data sets by name, and how a network sees an image."""
 
 from bort.data._dataset import Dataset
 from bort.data._folder import Folder
 from bort.data._load import load
+from bort.data._protocol import ImageData
 from bort.data._view import View, to_eight_bits
 
-__all__ = ["Dataset", "Folder", "View", "load", "to_eight_bits"]
+__all__ = ["Dataset", "Folder", "ImageData", "View", "load", "to_eight_bits"]

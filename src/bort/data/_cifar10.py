@@ -48,7 +48,7 @@ def cifar10(root: Path) -> Dataset:
 
 
 def unpack(archive: Path, folder: Path) -> None:
-    """The batches out of the archive; the folder is there with all of them or not at all."""
+    """Unpack the archive into ``folder``. If anything fails, there is no folder rather than an incomplete one."""
     with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
         with tarfile.open(archive) as tar:
             tar.extractall(scratch, filter="data")
@@ -57,7 +57,7 @@ def unpack(archive: Path, folder: Path) -> None:
         if missing:
             raise ValueError(f"{archive} has no {FOLDER}/{missing[0]} in it")
         if folder.exists():
-            shutil.rmtree(folder)  # incomplete, or we would not be here
+            shutil.rmtree(folder)  # incomplete: `cifar10` unpacks only if a file is missing
         os.replace(fresh, folder)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -13,7 +14,10 @@ from bort.data._view import View
 
 @dataclass(frozen=True)
 class Dataset:
-    """Images as uint8 (N, C, H, W) with int64 labels, split in train and test; on any device."""
+    """Images as uint8 (N, C, H, W) with int64 labels (N,), split in train and test; on any device.
+
+    ``Dataset("mine", train_images, train_labels, test_images, test_labels)`` is all that a data set of one's own needs.
+    """
 
     name: str
     train_images: Tensor
@@ -21,10 +25,24 @@ class Dataset:
     test_images: Tensor
     test_labels: Tensor
     fingerprint: str = ""
-    """SHA-256 over the files it was read from, or over the images where it has none: what a run writes down."""
+    """SHA-256 over the files it was read from; if none is given, over the images and labels."""
     names: tuple[str, ...] = ()
+    """Of the classes, in the order of the labels; if none are given, their numbers stand for them."""
     raw: bool = False
-    """Whether images are left as numbers from 0 to 1: mean 0 and deviation 1 stand for their own."""
+    """Whether images are only scaled to [0, 1] and not normalised: `statistics` are then mean 0 and deviation 1."""
+
+    def __post_init__(self) -> None:
+        for split in ("train", "test"):
+            _check_split(self, split)
+        if self.train_images.shape[1:] != self.test_images.shape[1:]:
+            raise ValueError(
+                f"data set {self.name!r}: train_images are {_shape(self.train_images)}, test_images "
+                f"{_shape(self.test_images)}; only the number of images may differ"
+            )
+        if 0 < len(self.names) < self.classes:
+            raise ValueError(f"data set {self.name!r}: {len(self.names)} names for {self.classes} classes")
+        if not self.fingerprint:
+            object.__setattr__(self, "fingerprint", self._digest())
 
     @property
     def classes(self) -> int:
@@ -32,7 +50,6 @@ class Dataset:
 
     @property
     def class_names(self) -> tuple[str, ...]:
-        """What the classes are called; their numbers if they have no names."""
         return self.names or tuple(str(label) for label in range(self.classes))
 
     def to(self, device: torch.device | str) -> Dataset:
@@ -46,7 +63,7 @@ class Dataset:
         )
 
     def statistics(self) -> tuple[Tensor, Tensor]:
-        """Mean and standard deviation of each channel over the training images, in [0, 1]; 0 and 1 if they are left raw."""
+        """Mean and standard deviation of each channel over the training images, in [0, 1]; 0 and 1 if they are raw."""
         return self._statistics
 
     @cached_property
@@ -55,7 +72,7 @@ class Dataset:
         if self.raw:
             ones = torch.ones(channels, dtype=torch.float64, device=self.train_images.device)
             return torch.zeros_like(ones), ones
-        # By counting the 256 values, exactly: a float64 copy of CIFAR-10 would be 1.2 GB.
+        # From a histogram of the 256 values, exactly: a float64 copy of CIFAR-10 would be 1.2 GB.
         counts = torch.stack(
             [torch.bincount(self.train_images[:, c].flatten().long(), minlength=256) for c in range(channels)]
         ).double()
@@ -66,14 +83,14 @@ class Dataset:
         return mean, variance.sqrt()
 
     @cached_property
-    def _line(self) -> tuple[Tensor, Tensor]:
-        """(x / 255 − mean) / std as factor · x + shift: half the passes over the images."""
+    def _factor_and_shift(self) -> tuple[Tensor, Tensor]:
+        """(x / 255 − mean) / std as factor · x + shift: two passes over the images instead of four."""
         mean, std = (s.view(1, -1, 1, 1) for s in self.statistics())
         return (1 / (255 * std)).float(), (-mean / std).float()
 
     def normalise(self, images: Tensor) -> Tensor:
-        """Bytes to float32 with mean 0 and deviation 1 over the training images, unless they are left raw."""
-        factor, shift = self._line
+        """Bytes to float32 with mean 0 and deviation 1 over the training images; to [0, 1] if they are raw."""
+        factor, shift = self._factor_and_shift
         return images * factor + shift
 
     def view(self, image_size: int) -> View:
@@ -87,9 +104,35 @@ class Dataset:
         chosen = spread(len(self.test_images), count)
         return self.normalise(self.test_images[chosen]), self.test_labels[chosen]
 
+    def _digest(self) -> str:
+        digest = hashlib.sha256()
+        for tensor in (self.train_images, self.train_labels, self.test_images, self.test_labels):
+            digest.update(repr(tuple(tensor.shape)).encode())
+            digest.update(tensor.cpu().contiguous().numpy().data)
+        return digest.hexdigest()
+
 
 def spread(total: int, count: int) -> list[int]:
     """``count`` positions, or all, spread evenly over ``total``."""
     if count < 1:
         raise ValueError(f"{count} images: must be 1 or more")
     return [i * total // min(count, total) for i in range(min(count, total))]
+
+
+def _check_split(data: Dataset, split: str) -> None:
+    images, labels = getattr(data, f"{split}_images"), getattr(data, f"{split}_labels")
+    where = f"data set {data.name!r}: {split}"
+    if images.dtype != torch.uint8 or images.ndim != 4 or not images.numel():
+        raise ValueError(
+            f"{where}_images are {images.dtype} {_shape(images)}, not uint8 of (N, channels, height, width)"
+        )
+    if labels.dtype != torch.int64 or labels.shape != images.shape[:1]:
+        raise ValueError(
+            f"{where}_labels are {labels.dtype} {_shape(labels)}, not int64, one for each of the {len(images)} images"
+        )
+    if int(labels.min()) < 0:
+        raise ValueError(f"{where}_labels has a label {int(labels.min())}: classes are counted from 0")
+
+
+def _shape(tensor: Tensor) -> str:
+    return "×".join(map(str, tensor.shape))

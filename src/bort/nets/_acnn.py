@@ -13,8 +13,8 @@ class ACNNSmall(nn.Module):
     """ACNN-Small for 28×28 (MNIST) or 32×32 (CIFAR-10) images.
 
     conv1, conv3 and conv5 have a ReLU, the strided conv2 and conv4 have none; then an adaptive max pool and a linear head.
-    ``width`` narrows it for small machines: that part of each layer's channels, but no fewer than ``narrowest`` where the
-    paper has as many.
+    ``width`` scales the number of channels of each layer, for small machines; ``narrowest`` is the least number that this may
+    leave of a layer (or the paper's own number, where that is smaller).
     """
 
     def __init__(
@@ -62,10 +62,11 @@ class ACNNBase(nn.Module):
     """ACNN-Base for ImageNet: twelve convolutions, a ReLU after each, an adaptive max pool over the classes' maps.
 
     The table gives conv1 a padding of 4 and the others none, which needs images of 128 × 128 or more. For smaller ones (Tiny
-    ImageNet) the 3 × 3 convolutions are padded by 1; ``padded`` says which.
+    ImageNet) the 3 × 3 convolutions are padded by 1, and the attribute ``padded`` is True. ``width`` and ``narrowest`` are
+    those of :class:`ACNNSmall`.
 
-    The initial weights are He's (N(0, 2 / fan-in), no biases): PyTorch's own shrink the signal by √6 a layer, and behind
-    twelve of them, with a ReLU on the classes too, there is no gradient to begin with.
+    The initial weights are He's, N(0, 2 / fan-in), and biases are 0: PyTorch's default initialisation shrinks the signal by
+    √6 a layer, and after twelve layers, with a ReLU on the classes too, no gradient is left.
     """
 
     def __init__(
@@ -105,6 +106,6 @@ def _narrow(channels: int, width: float, narrowest: int) -> int:
 
 
 def _pool(maps: Tensor) -> Tensor:
-    """The adaptive max pool to one number a channel. As a pool of the map's own size it is the same to the bit, forward and
-    backward, and on channels_last maps it has kernels of its own (docs/training.md)."""
+    """The adaptive max pool to 1 × 1, written as a max pool of the map's own size: equal to the bit, forward and backward,
+    and faster on channels_last maps, which adaptive_max_pool2d copies to another format and back (docs/training.md)."""
     return F.max_pool2d(maps, maps.shape[-2:]).flatten(1)

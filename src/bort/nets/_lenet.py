@@ -1,4 +1,4 @@
-"""LeNet-5, the small network of the paper's Table 1: with ReLU and max pooling, unless told otherwise."""
+"""LeNet-5, the small network of the paper's Table 1. The paper does not describe it: ReLU and max pooling are our choice."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _POOLS: Final[dict[str, Callable[[Tensor, int], Tensor]]] = {"max": F.max_pool2d
 class LeNet(nn.Module):
     """Two convolutions, three linear layers; for 28×28 (padded to 32) or 32×32 images.
 
-    With ``last="relu"`` a ReLU follows the last layer too: a class whose logit is negative for all images then has no
-    gradient, and the loss never brings it back (docs/reproduction.md: it may be the paper's).
+    With ``last="relu"`` a ReLU follows the last layer too. A class whose logit is negative for all images then gets no
+    gradient and stays at 0 (docs/reproduction.md: the paper's LeNet may have this ReLU).
     """
 
     def __init__(

@@ -1,9 +1,9 @@
-"""Checkpoints that survive anything: safetensors and JSON, no pickle; whole or not there; damaged ones named.
+"""Checkpoints on disk: safetensors and JSON, no pickle; written atomically; damage is detected and named.
 
 A checkpoint is a folder ``step-000000123`` with ``tensors.safetensors``, ``state.json`` and ``manifest.json``, which has the
-SHA-256 of the other two. It is written beside its place and moved there when all of it is on the disk, so a process that is
-killed at any moment leaves the checkpoints before it as they were, and at most a folder ``.writing-…`` that the next one
-sweeps away.
+SHA-256 of the other two. It is written under another name, ``.writing-…``, and renamed when all of it is on the disk. So a
+process that is killed at any moment leaves the earlier checkpoints as they were, and at most a folder ``.writing-…``, which
+the next save removes.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ def save(folder: Path, step: int, state: Any, keep: int = 3) -> Path:
     """Write a checkpoint; then remove all but the newest ``keep``. On any failure the earlier ones are untouched."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        sweep(folder)
-        place = _free(folder, step)
+        remove_incomplete(folder)
+        path = _unused_name(folder, step)
         scratch = folder / f"{_WRITING}{step:09d}-{os.getpid()}"
         scratch.mkdir()
         try:
             _write(scratch, step, state)
-            os.replace(scratch, place)
+            os.replace(scratch, path)
             _flush(folder)
         except BaseException:
             shutil.rmtree(scratch, ignore_errors=True)
@@ -54,30 +54,31 @@ def save(folder: Path, step: int, state: Any, keep: int = 3) -> Path:
         raise OSError(
             error.errno, f"no checkpoint of step {step} in {folder}: {error.strerror or error}; earlier ones are intact"
         ) from error
-    for old in [path for path in _found(folder) if path != place][: -keep + 1 or None]:
+    for old in [other for other in _all(folder) if other != path][: -keep + 1 or None]:
         shutil.rmtree(old, ignore_errors=True)
-    return place
+    return path
 
 
 def load(folder: Path) -> Checkpoint | None:
-    """The newest good checkpoint, or None where there has been none. Damaged ones are warned of; if all are, an error."""
+    """The newest undamaged checkpoint, or None if there is no checkpoint. Damaged ones are a warning; if all are damaged, a
+    ValueError."""
     damage = []
-    for path in reversed(_found(folder)):
+    for path in reversed(_all(folder)):
         try:
-            found = read(path)
+            checkpoint = read(path)
         except (OSError, ValueError) as error:
             damage.append(str(error))
             continue
         for message in damage:
-            warnings.warn(f"{message}. Going on from {found.path.name}.", stacklevel=2)
-        return found
+            warnings.warn(f"{message}. Going on from {checkpoint.path.name}.", stacklevel=2)
+        return checkpoint
     if damage:
         raise ValueError(f"every checkpoint in {folder} is damaged: {'; '.join(damage)}")
     return None
 
 
 def read(path: Path) -> Checkpoint:
-    """One checkpoint, checked; a ValueError names the file that is not what was written."""
+    """One checkpoint, checked against its digests. A ValueError names the file that is damaged."""
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
@@ -92,9 +93,9 @@ def read(path: Path) -> Checkpoint:
         file = path / name
         if not file.exists():
             raise ValueError(f"{file} is missing")
-        found = sha256(file)
-        if found != digests.get(name):
-            raise ValueError(f"{file} is damaged: its SHA-256 is {found}, it was written as {digests.get(name)}")
+        digest = sha256(file)
+        if digest != digests.get(name):
+            raise ValueError(f"{file} is damaged: its SHA-256 is {digest}, it was written as {digests.get(name)}")
     try:
         tensors = load_file(path / _TENSORS)
         state = _unpack(json.loads((path / _STATE).read_text()), tensors)
@@ -103,27 +104,31 @@ def read(path: Path) -> Checkpoint:
     return Checkpoint(path, step, state)
 
 
-def sweep(folder: Path) -> None:
+def remove_incomplete(folder: Path) -> None:
     """Remove what a killed process has left half written."""
     for path in folder.glob(f"{_WRITING}*"):
         shutil.rmtree(path, ignore_errors=True)
 
 
 def set_aside(folder: Path, newest: Path) -> None:
-    """Rename what is newer than the checkpoint that a run goes on from: it is damaged, and must not outlive good ones."""
-    for path in _found(folder):
+    """Rename the checkpoints newer than the one that a run goes on from. They are damaged, and as the newest ones they would
+    be kept while good ones are removed."""
+    for path in _all(folder):
         if path.name > newest.name:
             os.replace(path, path.with_name(f"damaged-{path.name}-{os.getpid()}"))
 
 
-def _free(folder: Path, step: int) -> Path:
-    """A name that is not taken and sorts last: a step is saved again when its epoch has been recorded."""
+def _unused_name(folder: Path, step: int) -> Path:
+    """A name for the step that sorts after those in use: a step at the end of an epoch may be saved before and after the
+    epoch's test."""
     name = f"step-{step:09d}"
     taken = {path.name for path in folder.glob(f"{name}*")}
-    return folder / next(each for each in (name, *(f"{name}-{i:03d}" for i in range(1, 1000))) if each not in taken)
+    candidates = (name, *(f"{name}-{number:03d}" for number in range(1, 1000)))
+    return folder / next(candidate for candidate in candidates if candidate not in taken)
 
 
-def _found(folder: Path) -> list[Path]:
+def _all(folder: Path) -> list[Path]:
+    """From the oldest to the newest."""
     return sorted(path for path in folder.glob("step-*") if path.is_dir())
 
 
@@ -144,7 +149,7 @@ def _write(scratch: Path, step: int, state: Any) -> None:
 
 
 def _flush(folder: Path) -> None:
-    """A rename is on the disk when its folder is."""
+    """Write the folder itself to the disk: renames in it survive a power failure only then."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -153,11 +158,12 @@ def _flush(folder: Path) -> None:
 
 
 def _pack(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:
-    """A tree that JSON can hold: tensors go into ``tensors``; dicts become lists of pairs: JSON's keys are only text."""
+    """The value as JSON: tensors go into ``tensors`` and leave their key; dicts become lists of pairs, since keys in JSON can
+    only be text."""
     if isinstance(value, Tensor):
-        key = f"{len(tensors)}{name}"  # numbered: "a.b" may be one key or two
-        whole = value.detach().contiguous()  # in order before it leaves the device, which is faster at that
-        tensors[key] = whole.clone() if whole.device.type == "cpu" else whole.cpu()
+        key = f"{len(tensors)}{name}"  # numbered, since the names {"a.b": …} and {"a": {"b": …}} would be the same
+        tensor = value.detach().contiguous()  # on its device, which rearranges faster than the CPU
+        tensors[key] = tensor.clone() if tensor.device.type == "cpu" else tensor.cpu()
         return {_TENSOR_KEY: key}
     if isinstance(value, dict):
         return {"dict": [[key, _pack(item, f"{name}.{key}", tensors)] for key, item in _items(value, name)]}

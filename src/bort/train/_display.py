@@ -1,4 +1,4 @@
-"""What a person sees of a training: a line that moves on a terminal, plain lines elsewhere. It never stops the training."""
+"""What a training shows while it runs: a progress bar on a terminal, plain lines elsewhere. Failures of it are ignored."""
 
 from __future__ import annotations
 
@@ -8,24 +8,27 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-_REFRESH_S = 0.2
-_PLAIN_S = 30.0
+from bort.train._schema import Recipe
+
+_BAR_SECONDS = 0.2  # between two updates of the progress bar
+_LINE_SECONDS = 30.0  # between two plain lines
 
 
-class Progress:
-    """Enter it, call ``step`` and ``epoch``; if the terminal goes away, it falls silent."""
+class TrainingDisplay:
+    """A context manager with ``step`` and ``epoch`` to call. If the terminal or the pipe is closed, it shows nothing more."""
 
-    def __init__(self, name: str, epochs: int, per_epoch: int, batch: int, *, shown: bool = True) -> None:
-        self._name, self._epochs, self._per_epoch, self._batch = name, epochs, per_epoch, batch
+    def __init__(self, recipe: Recipe, per_epoch: int, *, shown: bool = True) -> None:
+        self._name, self._epochs, self._batch = recipe.name, recipe.epochs, recipe.batch
+        self._per_epoch = per_epoch
         self._console = _console()
         self._silent = not shown
         self._bar: Any = None
         self._task: Any = None
-        self._last = self._begun = time.monotonic()
+        self._last_shown = self._started = time.monotonic()
         self._first_step: int | None = None
-        self._note = ""
+        self._last_test = ""
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> TrainingDisplay:
         if not self._silent and self._console.is_terminal:
             self._try(self._start)
         return self
@@ -34,39 +37,44 @@ class Progress:
         if self._bar is not None:
             self._try(self._bar.stop)
 
+    def resumed(self, steps: int, *, is_complete: bool) -> None:
+        """Before the first step: say what the run has done already."""
+        if is_complete:
+            self.say(f"{self._name}  is complete already: {self._epochs} epochs")
+        elif steps:
+            self.say(f"{self._name}  going on after step {steps} of {self._epochs * self._per_epoch}")
+
     def say(self, line: str) -> None:
-        """A line that stays."""
+        """Print a line."""
         self._try(lambda: self._console.print(line, markup=False))
 
     def step(self, step: int, loss: Callable[[], float]) -> None:
-        """After a step (counted from 1). ``loss`` is asked for only when something is shown: it waits for the device."""
+        """After a step (counted from 1). ``loss`` is called only when something is shown, since it waits for the device."""
         if self._first_step is None:
             self._first_step = step - 1
         now = time.monotonic()
-        if self._silent or now - self._last < (_REFRESH_S if self._bar is not None else _PLAIN_S):
+        if self._silent or now - self._last_shown < (_BAR_SECONDS if self._bar is not None else _LINE_SECONDS):
             return
-        self._last = now
         epoch, within = divmod(step - 1, self._per_epoch)
-        words = f"epoch {epoch + 1}/{self._epochs}  loss {loss():.4f}{self._note}  {self._speed(step)}"
-        if self._bar is not None:
-            self._try(lambda: self._bar.update(self._task, completed=step, words=words, refresh=True))
-        else:
-            self.say(f"{self._name}  {words}  ({within + 1}/{self._per_epoch})")
+        self._show(step, epoch + 1, loss(), f"  ({within + 1}/{self._per_epoch})")
 
     def epoch(self, record: dict[str, Any]) -> None:
-        """After an epoch: what history.jsonl has of it."""
-        self._last = time.monotonic()
-        self._note = f"  test {record['accuracy']:.2%}  residual {record['residual']:.3f}"
-        loss, speed = record["loss"], self._speed(record["step"])
-        words = f"epoch {record['epoch']}/{self._epochs}  loss {loss:.4f}{self._note}  {speed}"
+        """After an epoch, with its record of history.jsonl."""
+        self._last_test = f"  test {record['accuracy']:.2%}  residual {record['residual']:.3f}"
+        self._show(record["step"], record["epoch"], record["loss"])
+
+    def _show(self, step: int, epoch: int, loss: float, position: str = "") -> None:
+        """Update the progress bar; without one, print a line, with the position in the epoch at its end."""
+        self._last_shown = time.monotonic()
+        text = f"epoch {epoch}/{self._epochs}  loss {loss:.4f}{self._last_test}  {self._speed(step)}"
         if self._bar is not None:
-            self._try(lambda: self._bar.update(self._task, completed=record["step"], words=words, refresh=True))
+            self._try(lambda: self._bar.update(self._task, completed=step, text=text, refresh=True))
         else:
-            self.say(f"{self._name}  {words}")
+            self.say(f"{self._name}  {text}{position}")
 
     def _speed(self, step: int) -> str:
         done = step - (self._first_step or 0)
-        per_step = (time.monotonic() - self._begun) / max(1, done)
+        per_step = (time.monotonic() - self._started) / max(1, done)
         seconds = int(per_step * max(0, self._epochs * self._per_epoch - step))
         days, hours = f"{seconds // 86400} d " if seconds >= 86400 else "", seconds % 86400 // 3600
         return f"{self._batch / per_step:,.0f} images/s  ETA {days}{hours:02d}:{seconds % 3600 // 60:02d}:{seconds % 60:02d}"
@@ -75,10 +83,10 @@ class Progress:
         from rich.progress import BarColumn, TextColumn
         from rich.progress import Progress as Bar
 
-        # Refreshed by hand: a thread of rich's own would die noisily with the terminal.
-        columns = (TextColumn("{task.description}"), BarColumn(bar_width=20), TextColumn("{task.fields[words]}"))
+        # No refreshing thread: when the terminal is closed, it would end with a traceback that nobody can catch.
+        columns = (TextColumn("{task.description}"), BarColumn(bar_width=20), TextColumn("{task.fields[text]}"))
         self._bar = Bar(*columns, console=self._console, auto_refresh=False, transient=True)
-        self._task = self._bar.add_task(self._name, total=self._epochs * self._per_epoch, words="starting …")
+        self._task = self._bar.add_task(self._name, total=self._epochs * self._per_epoch, text="starting …")
         self._bar.start()
 
     def _try(self, show: Callable[[], Any]) -> None:
@@ -88,11 +96,11 @@ class Progress:
             show()
             sys.stdout.flush()
         except UnicodeEncodeError:
-            return  # a terminal without these signs misses a line
-        except (OSError, ValueError):  # closed pipe, vanished terminal, closed file
+            return  # the terminal cannot show these characters: leave the line out
+        except (OSError, ValueError):  # the pipe, terminal or file has been closed
             self._silent = True
             self._bar = None
-            _to_nowhere()
+            _redirect_stdout_to_null()
 
 
 def _console() -> Any:
@@ -100,16 +108,16 @@ def _console() -> Any:
 
     class Plain(Console):
         def on_broken_pipe(self) -> None:
-            raise BrokenPipeError  # rich would end the process
+            raise BrokenPipeError  # instead of rich's own sys.exit
 
     return Plain(highlight=False, soft_wrap=True)
 
 
-def _to_nowhere() -> None:
-    """Python itself writes to the standard output at exit, and would end with an error if it is gone."""
+def _redirect_stdout_to_null() -> None:
+    """Python flushes the standard output when it ends, and would exit with an error if it is closed."""
     try:
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        os.close(nowhere)
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, sys.stdout.fileno())
+        os.close(null)
     except (OSError, ValueError, AttributeError):
-        pass  # a stream without a file behind it: nothing to turn
+        pass  # the stream has no file descriptor, so there is nothing to redirect

@@ -1,4 +1,5 @@
-"""Batches: which images, in which order, on which process; so that step k of epoch e is the same however one got there."""
+"""Batches: which images, in which order, on which process. Step k of epoch e has the same images however often the training
+was interrupted before it."""
 
 from __future__ import annotations
 
@@ -11,8 +12,8 @@ import torch
 from torch import Tensor
 
 from bort.data import Dataset
-from bort.train._schema import Recipe
 from bort.train._rng import seed_of
+from bort.train._schema import Recipe
 from bort.train._world import World
 
 _TEST_BATCH = {"cuda": 5000}  # elsewhere 1,000
@@ -25,39 +26,43 @@ class Batch:
     images: Tensor | None
     labels: Tensor | None
     index: Tensor | None
-    """Where the images are in memory, if they are there already."""
+    """Which training images, if they are in memory already; then ``images`` and ``labels`` are None."""
     count: int
     """Images in this part."""
     weight: float
-    """What the mean loss over this part counts in the mean over all parts: 1 where they are of equal size."""
+    """The factor for the mean loss of this part, so that the mean over the processes is that over the whole batch; 1 if their
+    parts are of equal size."""
 
 
 class Feed(Protocol):
     """Where the loop gets its images from."""
 
     per_epoch: int
+    """Batches in an epoch."""
     skipped: int
+    """Images that could not be read so far."""
 
     def batches(self, epoch: int, start: int) -> Iterator[Batch]:
-        """The batches of an epoch (counted from 0), from the start-th on."""
+        """This process's parts of the batches of an epoch, from number ``start`` on; both are counted from 0."""
 
     def read(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Inputs and targets of a batch, on the device."""
 
     def test(self, world: World) -> Iterator[tuple[Tensor, Tensor]]:
-        """The test images and labels, on the device; in a world of several processes this one's share."""
+        """This process's share of the test images and labels, on the device."""
 
     def close(self) -> None:
-        """No more batches are wanted."""
+        """End worker processes, if there are any."""
 
 
 def order(count: int, seed: int, epoch: int) -> Tensor:
-    """The order of the images in an epoch: drawn on the CPU, so that it is the same on every device."""
+    """The order of the images in an epoch, drawn on the CPU so that it is the same for every device."""
     return torch.randperm(count, generator=torch.Generator().manual_seed(seed_of(seed, "order", epoch)))
 
 
-def weight(mine: int, whole: int, world: World) -> float:
-    return mine * world.size / whole
+def weight(part: int, batch: int, world: World) -> float:
+    """`Batch.weight` of ``part`` images of a batch."""
+    return part * world.size / batch
 
 
 def check_batch(recipe: Recipe, world: World) -> None:
@@ -66,30 +71,31 @@ def check_batch(recipe: Recipe, world: World) -> None:
 
 
 class MemoryFeed:
-    """Images that live on the device as bytes: shuffled, gathered and normalised there."""
+    """Images kept on the device as bytes: shuffled, gathered and normalised there."""
 
     skipped = 0
 
     def __init__(self, data: Dataset, recipe: Recipe, world: World, memory_format: torch.memory_format) -> None:
         channels, height, width = data.train_images.shape[1:]
-        wanted = recipe.data.channels, recipe.data.image_size, recipe.data.image_size
-        if (channels, height, width) != wanted or data.classes > recipe.data.classes:
+        expected = recipe.data
+        shape = expected.channels, expected.image_size, expected.image_size
+        if (channels, height, width) != shape or data.classes > expected.classes:
             raise ValueError(
                 f"{data.name} has images of {height}×{width} with {channels} channels in {data.classes} classes, the recipe "
-                f"data.image_size={wanted[1]}, data.channels={wanted[0]}, data.classes={recipe.data.classes}"
+                f"data.image_size={expected.image_size}, data.channels={expected.channels}, data.classes={expected.classes}"
             )
         check_batch(recipe, world)
         self._data = data.to(world.device)
         self._recipe, self._world, self._memory_format = recipe, world, memory_format
         count, tail = divmod(len(data.train_images), recipe.batch)
-        self.per_epoch = count + (tail >= world.size)  # fewer images than processes in the last batch: left out
+        self.per_epoch = count + (tail >= world.size)  # a last batch with an image for each process, or none
 
     def batches(self, epoch: int, start: int) -> Iterator[Batch]:
         world = self._world
         shuffled = order(len(self._data.train_images), self._recipe.seed, epoch).to(world.device)
-        for whole in torch.split(shuffled, self._recipe.batch)[start : self.per_epoch]:
-            mine = whole[world.rank :: world.size]
-            yield Batch(None, None, mine, len(mine), weight(len(mine), len(whole), world))
+        for batch in torch.split(shuffled, self._recipe.batch)[start : self.per_epoch]:
+            part = batch[world.rank :: world.size]
+            yield Batch(None, None, part, len(part), weight(len(part), len(batch), world))
 
     def read(self, batch: Batch) -> tuple[Tensor, Tensor]:
         return self._normalise(self._data.train_images[batch.index]), self._data.train_labels[batch.index]
@@ -102,7 +108,7 @@ class MemoryFeed:
             yield self._normalise(images[part]), labels[part]
 
     def close(self) -> None:
-        pass  # nothing to end
+        pass  # there are no workers
 
     def _normalise(self, images: Tensor) -> Tensor:
         return self._data.normalise(images).contiguous(memory_format=self._memory_format)

@@ -1,4 +1,4 @@
-"""The record of a training, an epoch a line: history.jsonl always, TensorBoard if wanted."""
+"""Where the records of a training's epochs go: history.jsonl always, TensorBoard if wanted."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bort._files import write_atomically
 
 
 class History:
-    """history.jsonl: lines are whole or not there, and a resumed run takes back what its checkpoint has not seen."""
+    """history.jsonl, a line an epoch. A run that goes on from a checkpoint removes the lines of later epochs (`keep`)."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -28,22 +28,21 @@ class History:
             except ValueError as error:
                 if number < len(lines):
                     raise ValueError(f"{self._path}, line {number}, is damaged: {error}") from error
-                break  # the line that a kill cut off
+                break  # the last line was cut off when the process was killed
         return records
 
-    def keep(self, count: int) -> list[dict[str, Any]]:
-        """The first ``count`` records, and only they stay."""
+    def keep(self, count: int) -> None:
+        """Remove all but the first ``count`` records."""
         records = self.read()[:count]
         if self._path.exists():
             write_atomically(self._path, "".join(json.dumps(record) + "\n" for record in records))
-        return records
 
     def add(self, record: dict[str, Any]) -> None:
         try:
             with self._path.open("a") as stream:
                 stream.write(json.dumps(record) + "\n")
                 stream.flush()
-                os.fsync(stream.fileno())  # a checkpoint will count on it
+                os.fsync(stream.fileno())  # a later checkpoint relies on the record being there
         except OSError as error:
             raise OSError(
                 error.errno, f"cannot write {self._path}: {error.strerror}; checkpoints are intact"
@@ -51,7 +50,7 @@ class History:
 
 
 class TensorBoard:
-    """Curves for TensorBoard. If it fails (a full disk, a vanished folder) training goes on without it, with one warning."""
+    """Curves for TensorBoard. If writing fails (full disk, removed folder), one warning, and training goes on without it."""
 
     def __init__(self, folder: Path, step: int = 0) -> None:
         try:
@@ -77,7 +76,7 @@ class TensorBoard:
     def _try(self, call: Any) -> Any:
         try:
             return call()
-        except Exception as error:  # whatever a tracker throws, it is not worth the run
+        except Exception as error:  # whatever TensorBoard raises, it must not end the training
             self._writer = None
             warnings.warn(f"TensorBoard is gone, training goes on without it: {error}", stacklevel=3)
             return None

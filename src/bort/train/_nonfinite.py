@@ -1,55 +1,86 @@
-"""Which layer it was: a step that was not finite, done again and looked at closely. The weights are those from before it."""
+"""A step that was not finite ends the training with an error that names the layer. The weights are those from before it."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor, nn
 
-from bort.train._feed import Batch
-from bort.train._step import LARGEST_NORM, Step, whole_norm
+from bort.train._counters import Counters
+from bort.train._feed import Batch, Feed
+from bort.train._step import LARGEST_NORM, Step
+from bort.train._world import full
+
+_CHECK_STEPS = 256  # with a fused optimizer on a GPU: how often the host waits for the device to read its flag
 
 
 class NotFinite(ArithmeticError):
     """NaN or Inf in the loss, a gradient or the penalty. The update was not made."""
 
 
+class FiniteCheck:
+    """Raises NotFinite if a step was not finite; `Step` has not made its update."""
+
+    def __init__(self, step: Step, feed: Feed, counters: Counters) -> None:
+        self._step, self._feed, self._counters = step, feed, counters
+
+    def after_step(self, batch: Batch) -> None:
+        """After every step: look at the flag where that costs nothing, now and then where it makes the host wait."""
+        if self._step.host_checks:
+            if self._step.bad.item():
+                self._fail(self._counters.steps, batch)
+        elif self._counters.steps % _CHECK_STEPS == 0:
+            self.now()
+
+    def now(self) -> None:
+        """Look at the flag: at the end of an epoch, and before a checkpoint."""
+        if self._step.bad.item():
+            number = self._counters.first_step + int(self._step.good.item()) + 1
+            epoch, start = divmod(number - 1, self._feed.per_epoch)
+            self._fail(number, next(iter(self._feed.batches(epoch, start))))
+
+    def _fail(self, number: int, batch: Batch) -> NoReturn:
+        raise diagnose(self._step, batch, number, (number - 1) // self._feed.per_epoch + 1)
+
+
 def diagnose(step: Step, batch: Batch, number: int, epoch: int) -> NotFinite:
-    """The error to raise, with the layer's name in it."""
+    """The error for a bad step, counted from 1: the step is repeated without an update, to see which layer it is."""
     where = f"step {number} (epoch {epoch})"
-    bare = bare_network(step.model)
+    net = unwrapped(step.model)
     advice = "The weights are as they were before it. A smaller optim.lr, a warm-up or optim.clip may help."
-    for name, p in bare.named_parameters():
+    for name, p in net.named_parameters():
         norm = p.detach().norm().item()
-        if not norm < LARGEST_NORM and any(p is q for q in step._constrained):
+        if not norm < LARGEST_NORM and any(p is q for q in step.constrained):
             return NotFinite(
                 f"the penalty of {name} overflows at {where}: the norm of the weight is {norm:g}. {advice}"
             )
         if norm != norm or norm == float("inf"):
             return not_finite_weight(name, where)
-    found: list[str] = []
+    bad_outputs: list[str] = []
     hooks = [
-        module.register_forward_hook(_look(name, found))
-        for name, module in bare.named_modules()
+        module.register_forward_hook(_append_if_bad(name, bad_outputs))
+        for name, module in net.named_modules()
         if not list(module.children())
     ]
     try:
         step.optimizer.zero_grad()
-        loss = step.forward(batch, bare)
+        loss = step.forward(batch, net)
     finally:
         for hook in hooks:
             hook.remove()
-    if found:
-        return NotFinite(f"the loss is {loss.item():g} at {where}: the output of {found[0]} is not finite. {advice}")
+    if bad_outputs:
+        return NotFinite(
+            f"the loss is {loss.item():g} at {where}: the output of {bad_outputs[0]} is not finite. {advice}"
+        )
     if not loss.isfinite():
         return NotFinite(f"the loss is {loss.item():g} at {where}, though every layer's output is finite. {advice}")
     loss.backward()  # type: ignore[no-untyped-call]
-    # The backward pass goes from the last layer to the first: the last bad one is where it began.
-    bad = [name for name, p in bare.named_parameters() if p.grad is not None and not p.grad.isfinite().all()]
+    # Backpropagation goes from the last layer to the first, so the last bad gradient is the one that it met first.
+    bad = [name for name, p in net.named_parameters() if p.grad is not None and not p.grad.isfinite().all()]
     if bad:
         return NotFinite(f"the gradient of {bad[-1]} is not finite at {where}; the loss is {loss.item():g}. {advice}")
-    total = nn.utils.get_total_norm([p.grad for p in bare.parameters() if p.grad is not None])
+    total = nn.utils.get_total_norm([p.grad for p in net.parameters() if p.grad is not None])
     return NotFinite(
         f"the loss or a gradient was not finite at {where}; done again, both are (loss {loss.item():g}, norm {total:g}). "
         f"{advice}"
@@ -57,9 +88,9 @@ def diagnose(step: Step, batch: Batch, number: int, epoch: int) -> NotFinite:
 
 
 def check_weights(net: nn.Module, where: str) -> None:
-    """Refuse to go on, or to save, with a weight that is not finite."""
+    """Raise NotFinite for a weight that is not finite."""
     weights = [p.detach() for p in net.parameters() if p.is_floating_point()]
-    if not whole_norm(nn.utils.get_total_norm(weights, foreach=True)).isfinite():
+    if not full(nn.utils.get_total_norm(weights, foreach=True)).isfinite():
         raise not_finite_weight(
             next((n for n, p in net.named_parameters() if not p.isfinite().all()), "of a layer"), where
         )
@@ -71,16 +102,16 @@ def not_finite_weight(name: str, where: str) -> NotFinite:
     )
 
 
-def bare_network(model: nn.Module) -> nn.Module:
-    """Without the wrappers of DDP and torch.compile: its names are the recipe's, and it waits for no other process."""
+def unwrapped(model: nn.Module) -> nn.Module:
+    """Without DDP, which would wait for the other processes, and without torch.compile; names are those of the network."""
     while isinstance(inner := getattr(model, "module", getattr(model, "_orig_mod", None)), nn.Module):
         model = inner
     return model
 
 
-def _look(name: str, found: list[str]) -> Any:
+def _append_if_bad(name: str, names: list[str]) -> Any:
     def hook(module: nn.Module, inputs: Any, output: Any) -> None:
         if isinstance(output, Tensor) and output.is_floating_point() and not torch.isfinite(output).all():
-            found.append(name)
+            names.append(name)
 
     return hook

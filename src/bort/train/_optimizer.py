@@ -18,7 +18,7 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 
 
 def optimizer_for(optim: Optim, model: nn.Module, device: torch.device) -> Optimizer:
-    """Made after the model is on its device, and sharded if it is to be."""
+    """The recipe's optimizer for a model that is on its device already, and sharded already if it is to be."""
     is_bort = optim.name.startswith("bort")
     options: dict[str, Any] = {"lr": optim.lr, "weight_decay": optim.weight_decay}
     if optim.name in ("sgd", "bort-s"):
@@ -29,13 +29,16 @@ def optimizer_for(optim: Optim, model: nn.Module, device: torch.device) -> Optim
         options |= {"constraint": optim.constraint, "every": optim.every, "scale": optim.scale}
     params: Any = list(model.named_parameters())
     if optim.groups == "modules":
-        # The classifier by whatever name timm gives it: its weights stay free, as bort.param_groups has it for "head".
+        # The classifier is not constrained, whatever its name in timm; bort.param_groups itself knows it as "head".
         head = getattr(model, "default_cfg", {}).get("classifier", "head")
         patterns = tuple(f"{name}.*" for name in ((head,) if isinstance(head, str) else head))
         params = param_groups(model, optim.constraint, optim.weight_decay, patterns)
         if not is_bort:
             params = [{key: group[key] for key in ("params", "weight_decay")} for group in params]
-    return _class(optim.name)(params, **options)
+    optimizer = _class(optim.name)(params, **options)
+    for group in optimizer.param_groups:
+        group["initial_lr"] = optim.lr  # the largest rate of a warm-up, which the stability guard has to know
+    return optimizer
 
 
 def _class(name: str) -> Callable[..., Optimizer]:
@@ -46,13 +49,13 @@ def _class(name: str) -> Callable[..., Optimizer]:
 
         lamb: Callable[..., Optimizer] = Lamb if name == "lamb" else BortL
         return lamb
-    known: dict[str, Callable[..., Optimizer]] = {
+    classes: dict[str, Callable[..., Optimizer]] = {
         "sgd": torch.optim.SGD,
         "bort-s": BortS,
         "adamw": torch.optim.AdamW,
         "bort-a": BortA,
     }
-    return known[name]
+    return classes[name]
 
 
 def rate(recipe: Recipe, step: int, per_epoch: int) -> float:
@@ -64,6 +67,13 @@ def rate(recipe: Recipe, step: int, per_epoch: int) -> float:
     if optim.schedule == "constant":
         return optim.lr
     return optim.lr * 0.5 * (1 + math.cos(math.pi * (step - warm) / (total - warm)))
+
+
+def set_rate(optimizer: Optimizer, recipe: Recipe, step: int, per_epoch: int) -> None:
+    """Give all groups the rate of a step. A constant one is left as it is: a captured step could not change it."""
+    if recipe.optim.schedule != "constant" or recipe.optim.warmup_epochs:
+        for group in optimizer.param_groups:
+            group["lr"] = rate(recipe, step, per_epoch)
 
 
 def loss_for(recipe: Recipe) -> Loss:
@@ -78,7 +88,7 @@ def loss_for(recipe: Recipe) -> Loss:
 
         bce: Loss = BinaryCrossEntropy(smoothing=recipe.smoothing)
         return bce
-    # Mixed labels come smoothed already.
+    # timm's Mixup smooths the labels that it mixes.
     return lambda outputs, targets: F.cross_entropy(
         outputs, targets, label_smoothing=recipe.smoothing if targets.ndim == 1 else 0.0
     )

@@ -1,4 +1,5 @@
-"""Chance that depends on what it is for, not on what came before: the key to exact resumption."""
+"""Random numbers from keys, such as (seed, "order", epoch): they depend on what they are for and not on what was drawn
+before, so a training that is interrupted goes on exactly."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ def seed_of(*key: int | str) -> int:
 
 
 def seed_all(*key: int | str) -> None:
-    """Seed the global generators of Python, numpy and torch's CPU, from all of which timm's augmentations draw."""
+    """Seed the global generators of Python, numpy and torch (CPU). timm's augmentations draw from all three."""
     import numpy as np
 
     seed = seed_of(*key)
@@ -28,10 +29,10 @@ def seed_all(*key: int | str) -> None:
 
 @contextmanager
 def seeded(*key: int | str) -> Iterator[None]:
-    """Inside, the global generators are seeded by the key; outside they go on as before.
+    """Inside, the global generators are seeded by the key; afterwards they are in the state they had before.
 
-    With this, image 17 of epoch 3 looks the same whoever prepares it, and whenever. Where nobody else draws from them, in a
-    process that only reads images, `seed_all` is enough: keeping and putting back three states is work for each image.
+    With this, image 17 of epoch 3 is augmented alike in any process and at any time. A worker process that only reads images
+    calls `seed_all` instead: nothing else draws there, and restoring three states would be work for each image.
     """
     import numpy as np
 

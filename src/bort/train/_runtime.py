@@ -1,4 +1,4 @@
-"""Where and how a training runs. None of it is part of the recipe: it changes how long a run takes, not what it is."""
+"""Where and how a training runs: what changes the time that it takes, and not its result. That is the recipe's."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ class Runtime:
     data_root: Path | None = None
     """Where the data sets are; default: $BORT_DATA, or ~/.cache/bort."""
     workers: int = 2
-    """Processes that read and augment the images of a folder; 0: none."""
+    """Processes that read and augment the images of a folder; 0: the training's own process does it."""
     parallel: Literal["ddp", "fsdp2"] = "ddp"
     """With several processes (torchrun): whole weights on each, or sharded ones."""
     compile: bool = False
-    """torch.compile. It pays for networks of timm on a GPU in trainings of many minutes."""
+    """Use torch.compile. It saves time for networks of timm on a GPU, in trainings of many minutes."""
     graphs: bool = True
     """Capture the step in a CUDA graph where that can be done: images in memory, one GPU, SGD or Bort-S, constant rate."""
     save_seconds: float = 300.0
-    """A checkpoint after this long at the latest; one at the end and one at a signal there are anyway."""
+    """Save a checkpoint after this long at the latest; one is always saved at the end, and at a signal."""
     save_steps: int | None = None
-    """A checkpoint after each so many steps, too."""
+    """Save a checkpoint at each save_steps-th step as well; None: do not."""
     keep: int = 2
-    """How many checkpoints stay."""
+    """How many checkpoints are kept, the newest ones."""
     tensorboard: bool = False
     """Curves for TensorBoard in the run's folder, beside history.jsonl."""
 

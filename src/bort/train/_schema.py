@@ -1,58 +1,59 @@
-"""What a training is made of. Every field has its meaning beside it; a recipe goes to JSON and comes back."""
+"""What a training is made of: every setting that decides its result. A recipe goes to JSON and comes back."""
 
 from __future__ import annotations
 
 import dataclasses
-import math
 from dataclasses import dataclass, field
-from types import NoneType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, get_type_hints
+
+from bort._import_path import is_import_path
+from bort.train import _old_recipes
+from bort.train._check import check_fields, check_options, require
 
 
 @dataclass(frozen=True)
 class Net:
     name: str
-    """For bort.nets.create."""
-    width: float = 1.0
-    """Of the paper's own networks: a multiple of their channels."""
-    narrowest: int = 1
-    """With a width below 1: no layer gets fewer channels than this (or than the paper's)."""
-    drop_path: float = 0.0
-    """The largest rate of stochastic depth, for networks of timm that have it."""
-    activation: Literal["relu", "tanh", "sigmoid"] = "relu"
-    """Of LeNet, which the paper does not describe."""
-    pool: Literal["max", "average"] = "max"
-    """Of LeNet."""
-    last: Literal["linear", "relu"] = "linear"
-    """Of LeNet: whether a ReLU follows its last layer too."""
+    """For bort.nets.create: lenet, acnn-small, acnn-base, timm/<name> or package.module:function."""
+    options: dict[str, int | float | str | bool] = field(default_factory=dict, hash=False)
+    """More keywords for bort.nets.create: width and narrowest of the paper's ACNNs; activation, pool and last of LeNet;
+    drop_path_rate and others of timm's networks."""
 
     def __post_init__(self) -> None:
         check_fields(self, "net")
-        require(self.width > 0, f"net.width={self.width}: must be greater than 0, 1 is the paper's")
-        require(self.narrowest >= 1, f"net.narrowest={self.narrowest}: must be 1 or more")
-        require(0 <= self.drop_path < 1, f"net.drop_path={self.drop_path}: must be from 0 to below 1")
+        check_options(self.options, "net.options")
+        object.__setattr__(self, "options", dict(self.options))  # a copy: recipes made from each other share nothing
+
+    if not TYPE_CHECKING:  # the fields of version 0.1.0 say what has become of them
+
+        def __new__(cls, *args: Any, **fields: Any) -> Net:
+            for name in fields:
+                if advice := _old_recipes.advice(name):
+                    raise TypeError(advice)
+            return super().__new__(cls)
+
+        def __getattr__(self, name: str) -> Any:
+            raise AttributeError(_old_recipes.advice(name) or f"net has no field {name!r}; there are name and options")
 
 
 @dataclass(frozen=True)
 class Data:
     name: str
-    """For bort.data.load."""
+    """For bort.data.load: mnist5k, mnist, cifar10, folder:<path> or package.module:function."""
     image_size: int
-    """Height and width; images of a folder are brought to it."""
+    """Height and width; images of a folder are resized and cropped to it."""
     channels: int = 3
     """1 for grey images, 3 for coloured ones."""
     classes: int = 10
     normalise: bool = True
-    """By the mean and deviation of each channel; otherwise images are numbers from 0 to 1. Of a folder always."""
+    """By the mean and deviation of each channel; otherwise pixels are scaled to [0, 1]. Images of a folder always are."""
     corrupt: Literal["stop", "skip"] = "stop"
-    """What a folder's image that cannot be read does: end the run with its name, or be left out and counted."""
+    """If an image of a folder cannot be read: end the run and name the file, or leave it out and count it."""
 
     def __post_init__(self) -> None:
         check_fields(self, "data")
         for name in ("image_size", "channels", "classes"):
             require(getattr(self, name) >= 1, f"data.{name}={getattr(self, name)}: must be 1 or more")
-        is_folder = self.name.startswith("folder:")
-        require(self.normalise or not is_folder, "data.normalise=False: images of a folder are always normalised")
 
 
 @dataclass(frozen=True)
@@ -66,11 +67,11 @@ class Augment:
     erase: float = 0.0
     """Probability of random erasing."""
     color_jitter: float = 0.0
-    """Without RandAugment only: timm leaves it out where there is RandAugment, as the official DeiT and Swin trainings do."""
+    """Has no effect with RandAugment: timm then leaves it out, as the official DeiT and Swin trainings do."""
     splits: int = 0
     """Augmentation splits: one clean image and splits − 1 augmented ones in a batch; 0: none."""
     crop_and_flip: bool = False
-    """Random resized crops and flips, as everybody trains on ImageNet."""
+    """Random resized crops and horizontal flips, the usual augmentation on ImageNet."""
 
     def __post_init__(self) -> None:
         check_fields(self, "augment")
@@ -91,16 +92,16 @@ class Optim:
     constraint: float = 0.0
     """λ; 0 for the baselines."""
     every: int = 1
-    """Apply every·λ at each every-th step."""
+    """Apply the penalty at each every-th step only, with every·λ."""
     scale: float = 1.0
     """s of the target WᵀW = s·I. 2 keeps the signal's size in deep networks of ReLUs without normalisation layers."""
     groups: Literal["all", "modules"] = "all"
-    """"all": decay every parameter and constrain every weight of two or more dimensions (Table 1); "modules": what
-    bort.param_groups decides, so neither biases and norms are decayed nor embeddings and the classifier constrained."""
+    """"all": decay every parameter and constrain every weight of two or more dimensions (Table 1); "modules": as
+    bort.param_groups decides, without decay of biases and norms and without constraint on embeddings and the classifier."""
     schedule: Literal["constant", "cosine"] = "constant"
     """"cosine": half a period, down to 0."""
     warmup_epochs: int = 0
-    """Epochs in which the rate rises from 0, step by step."""
+    """Epochs at the beginning in which the rate rises linearly, step by step."""
     clip: float | None = None
     """Largest norm of the gradient."""
 
@@ -147,7 +148,7 @@ class Recipe:
     smoothing: float = 0.0
     """Of the labels."""
     seed: int = 0
-    """Of the weights, the order of the images and all chance in them."""
+    """Of the initial weights, the order of the images, augmentation and dropout."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """"bfloat16" is autocast to it, in the forward pass only; "auto": that on a GPU, float32 elsewhere."""
     paper: Paper | None = None
@@ -179,10 +180,10 @@ class Recipe:
             raise ValueError(
                 f"augment {where}: RandAugment, erasing, color jitter and splits need augment.crop_and_flip"
             )
-        if augment != Augment() and not self.data.name.startswith("folder:"):
-            raise ValueError(
-                f"augment {where} with data.name={self.data.name!r}: only images of a folder are augmented"
-            )
+        if self.data.name.startswith("folder:"):
+            check_kind_of_data(self, is_folder=True)
+        elif not is_import_path(self.data.name):  # what a function returns is known only when it has been called
+            check_kind_of_data(self, is_folder=False)
         require(self.loss != "jsd" or augment.splits >= 2, f"loss='jsd' {where} needs augment.splits of 2 or more")
 
     def to_dict(self) -> dict[str, Any]:
@@ -191,9 +192,19 @@ class Recipe:
 
     @staticmethod
     def from_dict(values: dict[str, Any]) -> Recipe:
-        """The way back. What a recipe does not have is refused, with its place."""
-        recipe: Recipe = _build(Recipe, values, "recipe")
+        """The inverse of `to_dict`; recipes of version 0.1.0 are read too. An unknown field is a ValueError that names it."""
+        recipe: Recipe = _build(Recipe, _old_recipes.migrated(values), "recipe")
         return recipe
+
+
+def check_kind_of_data(recipe: Recipe, *, is_folder: bool) -> None:
+    """Refuse settings that data in memory, or images of a folder, do not have."""
+    where = f"in recipe {recipe.name!r} with data.name={recipe.data.name!r}"
+    require(is_folder or recipe.augment == Augment(), f"augment {where}: only images of a folder are augmented")
+    require(
+        not is_folder or recipe.data.normalise,
+        f"data.normalise=False {where}: images of a folder are always normalised",
+    )
 
 
 def _build(cls: Any, values: Any, where: str) -> Any:
@@ -217,31 +228,6 @@ def _build(cls: Any, values: Any, where: str) -> Any:
     return cls(**built)
 
 
-def check_fields(values: Any, where: str) -> None:
-    """A number is a finite number, and a choice one of those there are: a recipe may have been written by hand."""
-    for name, hint in get_type_hints(type(values)).items():
-        _check(hint, getattr(values, name), f"{where}.{name}".removeprefix("recipe."))
-
-
-def _check(hint: Any, value: Any, where: str) -> None:
-    kinds = get_args(hint) if isinstance(hint, UnionType) or get_origin(hint) is Union else (hint,)
-    if value is None and NoneType in kinds:
-        return
-    (kind,) = (each for each in kinds if each is not NoneType)
-    if get_origin(kind) is Literal:
-        require(value in get_args(kind), f"{where}={value!r}: choose one of {', '.join(map(repr, get_args(kind)))}")
-        return
-    accepted = (int, float) if kind is float else (kind,)
-    is_one = isinstance(value, accepted) and not (isinstance(value, bool) and kind is not bool)
-    require(is_one, f"{where}={value!r}: must be of type {kind.__name__}")
-    require(kind is not float or math.isfinite(value), f"{where}={value!r}: must be a finite number")
-
-
-def require(holds: bool, message: str) -> None:
-    if not holds:
-        raise ValueError(message)
-
-
 def differences(old: Recipe, new: Recipe) -> list[str]:
     """What differs, as "optim.lr: 0.01 → 0.02"."""
     before, after = _flat(old.to_dict()), _flat(new.to_dict())
@@ -250,7 +236,8 @@ def differences(old: Recipe, new: Recipe) -> list[str]:
 
 
 def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    """Nested dicts as one, with dotted names."""
+    flat: dict[str, Any] = {}
     for name, value in values.items():
-        found |= _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": value}
-    return found
+        flat |= _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": value}
+    return flat

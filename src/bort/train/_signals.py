@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM ask a training to stop at the next step; asked twice, it leaves at once."""
+"""SIGINT and SIGTERM ask a training to stop after the step under way; a second one ends the process at once."""
 
 from __future__ import annotations
 
@@ -18,32 +18,36 @@ class Interrupted(Exception):
 
     def __init__(self, number: int, step: int, path: object) -> None:
         self.signal, self.step = signal.Signals(number) if number else None, step
-        why = self.signal.name if self.signal else "another process"
+        cause = self.signal.name if self.signal else "another process"
         super().__init__(
-            f"stopped by {why} at step {step}, with a checkpoint in {path}. The same command goes on from there."
+            f"stopped by {cause} at step {step}, with a checkpoint in {path}. The same command goes on from there."
         )
 
 
-class Request:
-    """What has been asked for so far: 0, or the number of a signal."""
+class StopRequest:
+    """Whether a signal has asked the training to stop."""
 
-    number = 0
+    signal_number = 0
+    """Of the signal; 0: none so far."""
+
+    def __bool__(self) -> bool:
+        return self.signal_number != 0
 
 
 @contextmanager
-def watched() -> Iterator[Request]:
-    """Inside, the first SIGINT or SIGTERM is only noted, and a terminal that goes away (SIGHUP) does not matter."""
-    request = Request()
+def catching_signals() -> Iterator[StopRequest]:
+    """Inside, the first SIGINT or SIGTERM only sets the request, and SIGHUP (the terminal was closed) is ignored."""
+    request = StopRequest()
     if threading.current_thread() is not threading.main_thread():
-        yield request  # only the main thread may set handlers
+        yield request  # Python lets only the main thread set handlers
         return
 
-    def note(number: int, frame: FrameType | None) -> None:
-        if request.number:
+    def set_request(number: int, frame: FrameType | None) -> None:
+        if request:
             os._exit(128 + number)
-        request.number = number
+        request.signal_number = number
 
-    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, set_request) for number in (signal.SIGINT, signal.SIGTERM)}
     before[signal.SIGHUP] = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         yield request

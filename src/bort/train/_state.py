@@ -1,4 +1,4 @@
-"""What a checkpoint holds of a training, and how it goes back: whole tensors, also of sharded weights."""
+"""Weights, optimizer and random generators as a checkpoint holds them: full tensors, also of sharded weights."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bort.train._world import World
 
 
 def capture(model: nn.Module, optimizer: Optimizer, world: World, *, sharded: bool) -> dict[str, Any]:
-    """Weights, optimizer, generators. All processes have to ask; the first one gets the answer."""
+    """The state to save. All processes have to call this together; only the first one's result is complete."""
     generators: list[Any] = [_generators(world.device)]
     if world.size > 1:
         generators = [None] * world.size
@@ -30,21 +30,21 @@ def capture(model: nn.Module, optimizer: Optimizer, world: World, *, sharded: bo
 def restore(
     state: dict[str, Any], model: nn.Module, optimizer: Optimizer, world: World, *, sharded: bool, moments: bool = True
 ) -> None:
-    """The way back, on every process. Settings stay those of the recipe, which may have been changed by force; without
-    ``moments`` the optimizer starts afresh."""
-    wanted = {name: tuple(value.shape) for name, value in model.state_dict().items()}
-    found = {name: tuple(value.shape) for name, value in state["model"].items()}
-    if wanted != found:
-        other = next(name for name in (*wanted, *found) if wanted.get(name) != found.get(name))
+    """Put a saved state back, on every process. The optimizer's settings (rate, decay, λ) stay those of the recipe, which may
+    have been changed by force; without ``moments`` its moments stay at their initial values."""
+    shapes = {name: tuple(value.shape) for name, value in model.state_dict().items()}
+    saved = {name: tuple(value.shape) for name, value in state["model"].items()}
+    if shapes != saved:
+        other = next(name for name in (*shapes, *saved) if shapes.get(name) != saved.get(name))
         raise ValueError(
-            f"the checkpoint is of another network: {other} is {found.get(other, 'not there')}, the recipe's is "
-            f"{wanted.get(other, 'not there')}"
+            f"the checkpoint is of another network: {other} is {saved.get(other, 'not there')}, the recipe's is "
+            f"{shapes.get(other, 'not there')}"
         )
-    recipes = [{key: value for key, value in group.items() if key != "params"} for group in optimizer.param_groups]
+    settings = [{key: value for key, value in group.items() if key != "params"} for group in optimizer.param_groups]
     if sharded:
         from torch.distributed.checkpoint.state_dict import StateDictOptions, set_model_state_dict, set_state_dict
 
-        # Every process has read the file and takes its part: no broadcast.
+        # Every process has read the file itself and takes its part, so nothing is broadcast.
         options = StateDictOptions(full_state_dict=True)
         weights, rest = state["model"], state["optimizer"]
         if moments:
@@ -55,23 +55,26 @@ def restore(
         model.load_state_dict(state["model"])
         if moments:
             optimizer.load_state_dict(state["optimizer"])
-            _lay_out_as_the_weights(optimizer)
-    for group, settings in zip(optimizer.param_groups, recipes, strict=True):
-        group.update(settings)
-    if len(state["generators"]) == world.size:  # forced to another world size, chance starts afresh
-        mine = state["generators"][world.rank]
-        torch.set_rng_state(mine["cpu"])
-        if "cuda" in mine and world.device.type == "cuda":
-            torch.cuda.set_rng_state(mine["cuda"], world.device)
+            _match_strides(optimizer)
+    for group, of_recipe in zip(optimizer.param_groups, settings, strict=True):
+        group.update(of_recipe)
+    if (
+        len(state["generators"]) == world.size
+    ):  # forced to another number of processes, the generators keep their new seeds
+        generators = state["generators"][world.rank]
+        torch.set_rng_state(generators["cpu"])
+        if "cuda" in generators and world.device.type == "cuda":
+            torch.cuda.set_rng_state(generators["cuda"], world.device)
 
 
 def _generators(device: torch.device) -> dict[str, Tensor]:
-    found = {"cpu": torch.get_rng_state()}
-    return found | {"cuda": torch.cuda.get_rng_state(device)} if device.type == "cuda" else found
+    states = {"cpu": torch.get_rng_state()}
+    return states | {"cuda": torch.cuda.get_rng_state(device)} if device.type == "cuda" else states
 
 
-def _lay_out_as_the_weights(optimizer: Optimizer) -> None:
-    """A file has tensors in one order; a fused optimizer walks weight and momentum in memory side by side."""
+def _match_strides(optimizer: Optimizer) -> None:
+    """Give the moments the strides of their weights: a file holds contiguous tensors, and a fused optimizer walks through
+    weight and moments in the order of memory."""
     for p, state in optimizer.state.items():
         for name, value in state.items():
             if isinstance(value, Tensor) and value.shape == p.shape and value.stride() != p.stride():

@@ -1,8 +1,8 @@
-"""One step of training, watched: an update happens only if loss, gradients and penalty are finite.
+"""One step of training. The weights are updated only if loss, gradients and penalty are finite.
 
-On the CPU, and with optimizers that are not fused, the host looks before each update. With a fused optimizer on a GPU it
-would have to wait for the device; there a flag on the device makes the optimizer's own kernel leave the weights as they are
-(the way a GradScaler skips a step), from the bad step on, until the host looks.
+On the CPU, and with optimizers that are not fused, the host checks this before each update. With a fused optimizer on a GPU
+that would make the host wait for the device at each step. There a flag on the device makes the optimizer's kernel skip the
+update, as torch's GradScaler does: of the bad step, and of all later ones, until the host reads the flag.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from bort.optim._bort import Bort
-from bort.optim.sharded._layout import is_dtensor
-from bort.optim._settings import constrained
+from bort.optim import Bort
 from bort.train._feed import Batch, Feed
 from bort.train._optimizer import Loss
+from bort.train._world import full
 
 # Entries of WWᵀW are at most ‖W‖³, and float32 ends at 3.4e38: below this norm no penalty can overflow.
 LARGEST_NORM = 1e12
-_WARM_UP = 3
+_WARM_UP = 3  # eager steps before the first capture: libraries and the optimizer allocate their memory in them
 
 
 class Step:
-    """Call it with a batch. ``loss_sum`` grows by loss × images, ``good`` counts updates, ``bad`` is 1 after a bad one."""
+    """Called with a batch, trains on it. What it has done is on the device: ``loss_sum`` is the sum of loss × images,
+    ``good`` the number of updates, and ``bad`` is 1 from the first step on that was not finite."""
 
     def __init__(
         self,
@@ -43,13 +43,12 @@ class Step:
         self.loss_sum = torch.zeros((), dtype=torch.float64, device=device)
         self.good = torch.zeros((), dtype=torch.int64, device=device)
         self.bad = torch.zeros((), device=device)
-        self._alive = torch.ones((), dtype=torch.bool, device=device)
+        self._all_good = torch.ones((), dtype=torch.bool, device=device)
         self._params = [p for group in optimizer.param_groups for p in group["params"]]
-        is_bort = isinstance(optimizer, Bort)
-        self._constrained = [p for group in optimizer.param_groups if is_bort for _, p in constrained(group)]
-        fused = all(group.get("fused") for group in optimizer.param_groups)
-        self.host_looks = device.type != "cuda" or not fused
-        if not self.host_looks:
+        self.constrained = [p for _, p in optimizer.constrained()] if isinstance(optimizer, Bort) else []
+        is_fused = all(group.get("fused") for group in optimizer.param_groups)
+        self.host_checks = device.type != "cuda" or not is_fused
+        if not self.host_checks:
             optimizer.found_inf = self.bad  # type: ignore[attr-defined]
             optimizer.grad_scale = None  # type: ignore[attr-defined]
 
@@ -60,34 +59,35 @@ class Step:
         self._update(loss.detach(), batch.count)
 
     def forward(self, batch: Batch, model: nn.Module | None = None) -> Tensor:
+        """The loss; of another model, if one is given."""
         inputs, targets = self.feed.read(batch)
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.autocast):
             return self.loss((model or self.model)(inputs), targets)
 
     def _update(self, loss: Tensor, count: int) -> None:
         gradients = [p.grad for p in self._params if p.grad is not None]
-        norm = whole_norm(nn.utils.get_total_norm(gradients, foreach=True))
-        # In as few kernels as can be: for a small network each of them counts. NaN is not smaller than anything.
+        norm = full(nn.utils.get_total_norm(gradients, foreach=True))
+        # One comparison for loss and norm, since each kernel costs time in a small network. False for Inf and for NaN.
         good = (loss + norm).abs() < math.inf
-        if self._constrained:
-            weights = [p.detach() for p in self._constrained]
-            good &= whole_norm(nn.utils.get_total_norm(weights, foreach=True)) < LARGEST_NORM
-        self._alive &= good
-        torch.logical_not(self._alive, out=self.bad)
-        if self.host_looks and self.bad.item():
+        if self.constrained:
+            weights = [p.detach() for p in self.constrained]
+            good &= full(nn.utils.get_total_norm(weights, foreach=True)) < LARGEST_NORM
+        self._all_good &= good
+        torch.logical_not(self._all_good, out=self.bad)
+        if self.host_checks and self.bad.item():
             return
         if self.clip is not None:
             nn.utils.clip_grads_with_norm_(self._params, self.clip, norm, foreach=True)
         self.optimizer.step()
-        self.good += self._alive
-        self.loss_sum += torch.where(self._alive, loss * count, 0.0)
+        self.good += self._all_good
+        self.loss_sum += torch.where(self._all_good, loss * count, 0.0)
 
 
 class CapturedStep:
-    """The same in a CUDA graph: one launch instead of a hundred, for networks whose kernels are shorter than their launches.
+    """A step in a CUDA graph: one launch instead of a hundred, for networks whose kernels take less time than their launches.
 
     There is a graph for each size of batch: the usual one, and that of the last batch of an epoch. The first steps of each
-    run as they are, then one is captured.
+    size run eagerly, then one is captured.
     """
 
     def __init__(self, step: Step) -> None:
@@ -101,7 +101,7 @@ class CapturedStep:
         self._seen[batch.count] = seen + 1
         if batch.count not in self._graphs:
             if seen < (1 if self._graphs else _WARM_UP):
-                self._aside(batch)
+                self._run_on_side_stream(batch)
                 return
             self._capture(batch)
         graph, index = self._graphs[batch.count]
@@ -109,7 +109,7 @@ class CapturedStep:
         graph.replay()
 
     def _capture(self, batch: Batch) -> None:
-        """Records a step without making it."""
+        """Record a step; capturing does not execute it."""
         assert batch.index is not None
         graph, index = torch.cuda.CUDAGraph(), batch.index.clone()
         torch.cuda.synchronize()
@@ -117,15 +117,10 @@ class CapturedStep:
             self._step(replace(batch, index=index))
         self._graphs[batch.count] = graph, index
 
-    def _aside(self, batch: Batch) -> None:
-        """On a stream of its own, where the capture's is: what a first step allocates must not be on the default one."""
+    def _run_on_side_stream(self, batch: Batch) -> None:
+        """Run a step eagerly, but not on the default stream: capturing is not possible with what was allocated there."""
         stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
             self._step(batch)
         torch.cuda.current_stream().wait_stream(stream)
-
-
-def whole_norm(norm: Tensor) -> Tensor:
-    """A norm over sharded gradients is itself sharded."""
-    return norm.full_tensor() if is_dtensor(norm) else norm  # type: ignore[attr-defined]

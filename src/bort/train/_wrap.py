@@ -1,4 +1,4 @@
-"""How a network is run: laid out in memory, compiled, replicated, sharded, captured."""
+"""How a network is run: its memory format, torch.compile, DDP or FSDP2, CUDA graphs."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import torch
 from torch import nn
 
 from bort.train._feed import Feed, MemoryFeed
-from bort.train._schema import Recipe
 from bort.train._runtime import Runtime
+from bort.train._schema import Recipe
 from bort.train._world import World
 
 
 def layout(net: nn.Module) -> torch.memory_format:
-    """channels_last for what tensor cores do best, but not for a network with a large kernel on many channels, like the 7 × 7
-    on 512 that timm makes of VGG's first linear layer: cuDNN's weight gradient of it is so slow in channels_last that the
-    whole training takes in a tenth of the images (docs/training.md, rates-h200.json)."""
+    """The memory format for tensor cores: channels_last, but not for a network with a large kernel on many channels, like the
+    7 × 7 on 512 that timm makes of VGG's first linear layer. cuDNN's weight gradient of it is so slow in channels_last that
+    the whole training runs at a tenth of the rate (docs/training.md, rates-h200.json)."""
     convs = (module for module in net.modules() if isinstance(module, nn.Conv2d))
     if any(conv.kernel_size[0] * conv.kernel_size[1] > 25 and conv.in_channels // conv.groups > 64 for conv in convs):
         return torch.contiguous_format
@@ -22,7 +22,7 @@ def layout(net: nn.Module) -> torch.memory_format:
 
 
 def wrapped(net: nn.Module, runtime: Runtime, world: World, *, sharded: bool) -> nn.Module:
-    """The network as the loop calls it. ``net`` keeps the names; if it is sharded, its weights become DTensors in place."""
+    """The network as a step calls it, perhaps a wrapper around ``net``. Sharding turns the weights of ``net`` to DTensors."""
     if sharded:
         from torch.distributed.fsdp import fully_shard
 
@@ -41,7 +41,7 @@ def wrapped(net: nn.Module, runtime: Runtime, world: World, *, sharded: bool) ->
 
 
 def can_capture(recipe: Recipe, runtime: Runtime, world: World, feed: Feed) -> bool:
-    """Whether each step is the same sequence of kernels on the same memory, so that a CUDA graph can repeat it."""
+    """Whether all steps are the same sequence of kernels on the same memory, so that a CUDA graph can repeat them."""
     optim = recipe.optim
     return (
         runtime.graphs

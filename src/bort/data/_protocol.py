@@ -1,0 +1,43 @@
+"""What every data set offers, wherever its images are."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from torch import Tensor
+
+from bort.data._view import View
+
+
+class ImageData(Protocol):
+    """What training, reports and the explorer ask of a data set.
+
+    There are two kinds, and a function that another package brings (`load`) returns one of them: :class:`Dataset` holds its
+    images in memory, :class:`Folder` reads them from files.
+    """
+
+    @property
+    def name(self) -> str:
+        """What it is called in records and messages."""
+
+    @property
+    def classes(self) -> int:
+        """How many classes there are; labels are 0 … classes − 1."""
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """One name a class, in the order of the labels."""
+
+    @property
+    def fingerprint(self) -> str:
+        """A digest of the content. A run records it and refuses to go on with data that has another one."""
+
+    def statistics(self) -> tuple[Tensor, Tensor]:
+        """Mean and standard deviation (C,) of each channel, for pixels in [0, 1]; images are normalised by them."""
+
+    def view(self, image_size: int) -> View:
+        """How a network that was trained on these images sees any image."""
+
+    def examples(self, count: int, view: View, *, skip_unreadable: bool = False) -> tuple[Tensor, Tensor]:
+        """``count`` normalised test images (count, C, H, W), or all if there are fewer, and their labels, spread evenly over
+        the test set so that every class has its part. An image that cannot be read is a ValueError, or is left out."""

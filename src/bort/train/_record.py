@@ -1,0 +1,47 @@
+"""The record of an epoch, a line of history.jsonl."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from bort.train._assemble import Parts
+from bort.train._counters import Counters
+from bort.train._evaluate import layer_spectra, test_scores
+from bort.train._nonfinite import check_weights
+from bort.train._optimizer import rate
+from bort.train._schema import Recipe
+from bort.train._world import World
+
+
+def record_of_epoch(
+    recipe: Recipe, parts: Parts, counters: Counters, world: World, after_test_batch: Callable[[], None]
+) -> dict[str, Any]:
+    """Test the network and measure its layers. All processes have to call this together."""
+    check_weights(parts.net, f"step {counters.steps}")
+    world.share_buffers(parts.net)
+    scores = test_scores(
+        parts.net,
+        parts.feed,
+        world,
+        autocast=parts.autocast,
+        sharded=parts.sharded,
+        after_batch=after_test_batch,
+    )
+    layers = layer_spectra(parts.net)
+    totals = counters.totals()
+    return {
+        "epoch": counters.epochs + 1,
+        "step": counters.steps,
+        "loss": totals.loss_sum / totals.images,
+        **scores,
+        "lr": rate(recipe, counters.steps - 1, parts.feed.per_epoch),
+        "residual": max(layer["residual"] for layer in layers.values()),
+        "sigma": [
+            min(layer["sigma"][0] for layer in layers.values()),
+            max(layer["sigma"][1] for layer in layers.values()),
+        ],
+        "layers": layers,
+        "skipped": round(totals.skipped),
+        "seconds": counters.seconds,
+    }

@@ -1,0 +1,146 @@
+"""The folder of a run: recipe.json, environment.json, history.jsonl and checkpoints/, written by one process at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from bort import _environment
+from bort._files import write_atomically
+from bort.train import _checkpoint
+from bort.train._history import History
+from bort.train._schema import Recipe, differences
+from bort.train._world import World
+
+_RECIPE, _ENVIRONMENT, _HISTORY, _CHECKPOINTS, _LOCK = (
+    "recipe.json",
+    "environment.json",
+    "history.jsonl",
+    "checkpoints",
+    "lock",
+)
+
+
+class RunFolder:
+    """Where the files of a run are. Only the process that has `claimed` the folder writes to it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.history = History(path / _HISTORY)
+        self.checkpoints = path / _CHECKPOINTS
+
+    def environment(self) -> list[dict[str, Any]]:
+        """One record for each time the run was started."""
+        records: list[dict[str, Any]] = _read_json(self.path / _ENVIRONMENT)
+        return records
+
+    def start(self, recipe: Recipe, facts: dict[str, Any]) -> None:
+        """Write the recipe, and one more record in environment.json."""
+        _write_json(self.path / _RECIPE, recipe.to_dict())
+        file = self.path / _ENVIRONMENT
+        earlier = self.environment() if file.exists() else []
+        start = {
+            "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            **facts,
+            "hardware": _environment.hardware(),
+            "versions": _environment.versions(),
+            "commit": _environment.commit(),
+        }
+        _write_json(file, [*earlier, start])
+
+    def require(self) -> None:
+        """Refuse to write into a folder that has been removed while the training ran."""
+        if not (self.path / _RECIPE).exists():
+            raise FileNotFoundError(f"the run's folder {self.path} has been removed or emptied while it was running")
+
+
+def read_recipe(path: str | os.PathLike[str]) -> Recipe:
+    """The recipe in the folder of a run, or in a JSON file."""
+    place = Path(path)
+    file = place / _RECIPE if place.is_dir() else place
+    if not file.exists():
+        reason = f"it has no {_RECIPE}" if place.is_dir() else "there is no such file"
+        raise FileNotFoundError(f"{place} is not a run or a recipe: {reason}")
+    return Recipe.from_dict(_read_json(file))
+
+
+@contextmanager
+def claimed(path: Path, recipe: Recipe, world: World, *, force: bool) -> Iterator[RunFolder]:
+    """The folder, locked for this run by its first process. Refused: a folder that is in use, that holds something else, or
+    (unless forced) a run with another recipe or number of processes."""
+    if not world.is_first:
+        yield RunFolder(path)
+        return
+    if path.exists() and not path.is_dir():
+        raise ValueError(f"{path} is a file; a run needs a folder")
+    left_by_killed_start = {_LOCK, "recipe.writing"}
+    is_run = (path / _RECIPE).exists()
+    if path.is_dir() and not is_run and {entry.name for entry in path.iterdir()} - left_by_killed_start:
+        raise ValueError(f"{path} has files in it but is not a run: choose another folder, or an empty one")
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        lock = (path / _LOCK).open("a+")
+    except OSError as error:
+        raise OSError(error.errno, f"cannot write a run into {path}: {error.strerror}") from error
+    with lock:
+        _lock(lock, path)
+        try:
+            if (path / _RECIPE).exists():
+                _compare(path, recipe, world.size, force=force)
+                _checkpoint.remove_incomplete(path / _CHECKPOINTS)
+            yield RunFolder(path)
+        finally:
+            if not (path / _RECIPE).exists():  # the run failed before it was started: leave nothing
+                for name in left_by_killed_start:
+                    (path / name).unlink(missing_ok=True)
+                with contextlib.suppress(OSError):
+                    path.rmdir()
+
+
+def _lock(lock: Any, path: Path) -> None:
+    import fcntl  # an flock is released when its process ends, however it ends
+
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        lock.seek(0)
+        raise RuntimeError(
+            f"another run is writing into {path} ({lock.read().strip() or 'just started'}); wait for it, or choose another "
+            "folder"
+        ) from None
+    lock.truncate(0)
+    lock.write(f"process {os.getpid()} on {os.uname().nodename}")
+    lock.flush()
+
+
+def _compare(path: Path, recipe: Recipe, processes: int, *, force: bool) -> None:
+    changed = differences(read_recipe(path), recipe)
+    environment = path / _ENVIRONMENT
+    try:
+        before = _read_json(environment)[-1]["processes"] if environment.exists() else processes
+    except (IndexError, KeyError, TypeError) as error:
+        raise ValueError(f"{environment} is damaged: it has no start with a number of processes") from error
+    if before != processes:
+        changed.append(f"processes: {before} → {processes}")
+    if changed and not force:
+        raise ValueError(
+            f"the run in {path} was started differently: {'; '.join(changed)}. Start it as it was, choose another folder, "
+            "or go on with the new settings: --force"
+        )
+
+
+def _read_json(file: Path) -> Any:
+    try:
+        return json.loads(file.read_text())
+    except ValueError as error:
+        raise ValueError(f"{file} is damaged: {error}") from error
+
+
+def _write_json(file: Path, value: Any) -> None:
+    write_atomically(file, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
