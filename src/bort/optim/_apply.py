@@ -1,68 +1,96 @@
-"""What is done with a penalty's direction once it is known: the weight is moved, or a penalised gradient lent to it."""
+"""What a step does with a direction: it moves the weight (decoupled), or lends it a penalised gradient (coupled)."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.optim import Optimizer
 
-from bort.optim._plain_torch import Judged, Weight
-from bort.optim.sharded._layout import as_dtensor, is_dtensor, local, local_gradient
+from bort.optim._spec import PenaltySpec, Weight
+from bort.optim._stability import Stability
+from bort.optim.sharded import as_dtensor, is_dtensor, local, local_gradient
 
 
-@dataclass
-class Turn:
+class LentGradients:
+    """Gradients that parameters carry during one step in place of their own.
+
+    ``.grad`` belongs to the user and may be shared, so it is never written to: it is replaced, and put back after the step.
+    """
+
+    def __init__(self) -> None:
+        self._own: list[tuple[Tensor, Tensor]] = []
+
+    def lend(self, p: Tensor, grad: Tensor) -> None:
+        assert p.grad is not None
+        self._own.append((p, p.grad))
+        p.grad = grad
+
+    def lend_copies(self, params: Iterable[Tensor]) -> None:
+        """For base optimizers that write into gradients: a copy to each parameter that has not been lent one yet."""
+        lent = {p for p, _ in self._own}
+        for p in params:
+            if p.grad is not None and p not in lent:
+                self.lend(p, p.grad.clone())
+
+    def give_back(self) -> None:
+        for p, grad in self._own:
+            p.grad = grad
+
+
+@dataclass(slots=True)
+class GroupStep:
     """One param group in one step."""
 
-    index: int
-    group: dict[str, Any]
-    judged: Judged
+    spec: PenaltySpec
+    weights: list[Weight]
+    """The weights to compute a penalty for. Ranks that compute together (DTensors, ``shard=True``) all list the same
+    weights, also those that have no gradient here: such a weight is computed, and then not moved."""
+    stability: Stability
     residuals: Tensor
-    lent: list[tuple[Tensor, Tensor]]
+    """One number for each slot of the group."""
+    lr: float | Tensor | None
+    lent: LentGradients
+    state: Mapping[Tensor, dict[str, Any]]
+    """The base optimizer's."""
+    grad_scale: Tensor | None
+    """Set by GradScaler on fused optimizers: gradients are still multiplied by it, the optimizer's kernel divides."""
+    found_inf: Tensor | None
+    """Set by GradScaler on fused optimizers: not 0 if the step has to leave all weights as they are."""
     distributed: bool
 
+    def apply(self, weight: Weight, direction: Tensor, residual: Tensor) -> None:
+        slot, p = weight
+        self.residuals[slot].copy_(residual)
+        if p.grad is None:
+            return
+        if self.spec.decoupled:
+            self._decouple(p, direction)
+        else:
+            self.lent.lend(p, self._couple(p, direction))
 
-def move(optimizer: Optimizer, weight: Weight, direction: Tensor, distance: Tensor, turn: Turn) -> None:
-    """Decoupled: the weight moves. Coupled: it gets a penalised gradient for the base optimizer's step."""
-    slot, p = weight
-    turn.residuals[slot].copy_(distance)
-    if p.grad is None:
-        return
-    if turn.group["decoupled"]:
-        _decouple(optimizer, p, turn.group, direction)
-    else:
-        lend(p, _couple(optimizer, p, turn.group, direction), turn.lent)
+    def _couple(self, p: Tensor, direction: Tensor) -> Tensor:
+        """g + λ·direction, for the base optimizer's step."""
+        assert p.grad is not None
+        strength = -self.spec.strength if self.spec.maximize else self.spec.strength
+        if self.grad_scale is not None:
+            direction = direction * self.grad_scale.to(direction.device)
+        grad = torch.add(local_gradient(p), direction, alpha=strength).to(p.grad.dtype)
+        return as_dtensor(grad, p) if is_dtensor(p) else grad  # type: ignore[arg-type]
 
-
-def lend(p: Tensor, grad: Tensor, lent: list[tuple[Tensor, Tensor]]) -> None:
-    """Another gradient until the end of the step; ``lent`` says what to give back."""
-    assert p.grad is not None
-    lent.append((p, p.grad))
-    p.grad = grad
-
-
-def _couple(optimizer: Optimizer, p: Tensor, group: dict[str, Any], direction: Tensor) -> Tensor:
-    assert p.grad is not None
-    strength = group["constraint"] * group["every"] * (-1.0 if group.get("maximize") else 1.0)
-    # A fused optimizer under GradScaler gets gradients that are still multiplied by grad_scale, and divides itself.
-    grad_scale = getattr(optimizer, "grad_scale", None)
-    if grad_scale is not None:
-        direction = direction * grad_scale.to(direction.device)
-    grad = torch.add(local_gradient(p), direction, alpha=strength).to(p.grad.dtype)
-    return as_dtensor(grad, p) if is_dtensor(p) else grad  # type: ignore[arg-type]
-
-
-def _decouple(optimizer: Optimizer, p: Tensor, group: dict[str, Any], direction: Tensor) -> None:
-    lr, strength = group["lr"], group["constraint"] * group["every"]
-    found_inf = getattr(optimizer, "found_inf", None)
-    if found_inf is not None:  # a fused step that GradScaler has called off: the weight must not move by a bit
-        direction = torch.where(found_inf.to(direction.device) > 0, torch.zeros_like(direction), direction)
-    if isinstance(lr, Tensor):
-        direction, lr = direction * lr, 1.0
-    local(p).sub_(direction, alpha=lr * strength)
-    if "train_mode" in group and "z" in optimizer.state.get(p, {}):
-        # schedule-free: p is a mean of z and x; moving both moves x as well
-        local(optimizer.state[p]["z"]).sub_(direction, alpha=lr * strength)
+    def _decouple(self, p: Tensor, direction: Tensor) -> None:
+        """W ← W − α·λ·direction."""
+        if self.found_inf is not None:
+            # Not "direction · 0", which is nan where the direction is not finite.
+            called_off = self.found_inf.to(direction.device) > 0
+            direction = torch.where(called_off, torch.zeros_like(direction), direction)
+        assert self.lr is not None  # `_settings.check` refuses decoupled groups without one
+        lr = self.lr
+        if isinstance(lr, Tensor):
+            direction, lr = direction * lr, 1.0
+        local(p).sub_(direction, alpha=lr * self.spec.strength)
+        if self.spec.schedule_free and "z" in self.state.get(p, {}):
+            # p is a mean of z and x, and x is not stored: moving p and z by the same amount moves x by it as well.
+            local(self.state[p]["z"]).sub_(direction, alpha=lr * self.spec.strength)

@@ -10,27 +10,20 @@ import torch
 from torch import Tensor
 
 from bort import penalty
-from bort.optim import _stability as _guard
+from bort.optim._spec import Move, PenaltySpec, Weight
+from bort.optim._stability import Stability
 
 # A batch of stacked weights is a copy of them: keep it small. On the CPU stacking gains nothing, a product fills the cores.
-STACK_BYTES = 96 * 2**20
+_STACK_BYTES = 96 * 2**20
 # From this side on a Gram matrix is computed in strips of its lower half.
 _STRIPS_FROM, _STRIPS = 512, 4
 
-Weight = tuple[int, Tensor]
-"""A weight and its position in its group's list of constrained ones."""
 
-Judged = tuple[float | Tensor, _guard.Limits]
-"""What the guard judges a penalty by: see `_settings.judged`."""
-
-
-def directions(
-    weights: list[Weight], group: dict[str, Any], judged: Judged
-) -> Iterator[tuple[list[Weight], Tensor, Tensor]]:
-    """Batches of weights with their guarded directions W WᵀW − s·W, (batch, *shape), and distances, (batch,)."""
+def directions(weights: list[Weight], spec: PenaltySpec, stability: Stability) -> Iterator[Move]:
+    """The direction and residual of each weight."""
     for batch in _batches(weights):
-        # Read in the order of memory: a permutation of the columns (channels_last) goes through the formula unchanged, and
-        # nothing has to be copied.
+        # Columns in the order of memory, so that nothing has to be copied: a permutation of the columns (channels_last)
+        # goes through W WᵀW − s·W unchanged.
         first = batch[0][1]
         order = [0, *sorted(range(1, first.ndim), key=first.stride, reverse=True)]
         if torch.is_grad_enabled():
@@ -39,40 +32,43 @@ def directions(
             stacked = first.detach().permute(order)[None]
         else:
             stacked = torch.stack([p.detach().permute(order) for _, p in batch])
-        moves, distances = direction(stacked, group, judged)
-        back = sorted(range(first.ndim), key=order.__getitem__)
-        yield batch, moves.permute(0, *[1 + dimension for dimension in back]), distances
+        moves, residuals = direction(stacked, spec, stability)
+        own_order = sorted(range(first.ndim), key=order.__getitem__)
+        moves = moves.permute(0, *[1 + dimension for dimension in own_order])
+        yield from zip(batch, moves, residuals, strict=True)
 
 
 def _batches(weights: list[Weight]) -> Iterator[list[Weight]]:
-    groups: dict[Any, list[Weight]] = {}
+    """Weights that can be stacked, in batches of at most ``_STACK_BYTES``; on a CPU, and for autograd, one by one."""
+    alike: dict[Any, list[Weight]] = {}
     for weight in weights:
         p = weight[1]
-        alone = p.device.type == "cpu" or torch.is_grad_enabled()
-        groups.setdefault(weight[0] if alone else (p.shape, p.dtype, p.device, p.stride()), []).append(weight)
-    for alike in groups.values():
-        p = alike[0][1]
-        size = max(1, STACK_BYTES // max(1, p.numel() * p.element_size()))
-        yield from (alike[start : start + size] for start in range(0, len(alike), size))
+        single = p.device.type == "cpu" or torch.is_grad_enabled()
+        alike.setdefault(weight[0] if single else (p.shape, p.dtype, p.device, p.stride()), []).append(weight)
+    for members in alike.values():
+        p = members[0][1]
+        size = max(1, _STACK_BYTES // max(1, p.numel() * p.element_size()))
+        yield from (members[start : start + size] for start in range(0, len(members), size))
 
 
-def direction(stacked: Tensor, group: dict[str, Any], judged: Judged) -> tuple[Tensor, Tensor]:
-    """The guarded directions of weights of one shape, (batch, *shape), and their distances, (batch,)."""
-    mode, transposed = group["mode"], group["transposed"]
+def direction(stacked: Tensor, spec: PenaltySpec, stability: Stability) -> tuple[Tensor, Tensor]:
+    """The guarded directions of weights of one shape, (batch, *shape), and their residuals, (batch,)."""
+    mode, transposed = spec.mode, spec.transposed
     count = len(stacked)
-    # (batch, blocks·rows, …) read as (batch·blocks) matrices: a block is a weight of its own
-    w = penalty.matrices(stacked.flatten(0, 1), blocks=count * group["blocks"], transposed=transposed)
-    s = penalty.target(w, group["scale"])
+    # (batch, blocks·rows, …) read as (batch·blocks) matrices: a block is a weight of its own.
+    w = penalty.matrices(stacked.flatten(0, 1), blocks=count * spec.blocks, transposed=transposed)
+    s = penalty.target(w, spec.scale)
     e = _gram_defect(w, s) if mode == "full" and not torch.is_grad_enabled() else penalty.defect(w, s, mode)
-    size = e.detach().reshape(count, -1)
-    distance = torch.linalg.vector_norm(size, dim=1) / (group["blocks"] * max(e.shape[1:])) ** 0.5
-    d = e.sign() if penalty.is_l1(mode) else e
-    factor = _guard.damping(d.detach(), judged[0], s, judged[1], full=mode.endswith("full"), l1=penalty.is_l1(mode))
+    sizes = torch.linalg.vector_norm(e.detach().reshape(count, -1), dim=1)
+    residuals = sizes / (spec.blocks * max(e.shape[1:])) ** 0.5
+    l1 = penalty.is_l1(mode)
+    d = e.sign() if l1 else e
+    factor = stability.damping(d.detach(), s, full=mode.endswith("full"), l1=l1)
     if factor is not None:
         d = d * factor.to(d.dtype)
     move = penalty.pull(w, d, mode)
-    # in the products' own precision: half a weight may be too narrow for it until it is multiplied by α·λ
-    return (move.mT if transposed else move).reshape(stacked.shape), distance
+    # Not in the dtype of the weight: half precision may be too narrow for W WᵀW, before it is multiplied by α·λ.
+    return (move.mT if transposed else move).reshape(stacked.shape), residuals
 
 
 def _gram_defect(w: Tensor, s: float | Tensor) -> Tensor:

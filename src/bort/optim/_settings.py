@@ -1,4 +1,4 @@
-"""What a param group says about its constraint, checked once, with the group or parameter named in every complaint."""
+"""What a param group says about its constraint, checked when it is added; every complaint names the group or parameter."""
 
 from __future__ import annotations
 
@@ -10,48 +10,17 @@ from typing import Any, Final, NoReturn
 import torch
 from torch import Tensor
 
-from bort.optim import _stability as _guard
-from bort.optim.sharded import _layout
+from bort.optim._spec import PenaltySpec, constrained
+from bort.optim.sharded import is_dtensor, unsupported
 from bort.penalty import MODES
 
 SETTINGS: Final = ("constraint", "decoupled", "every", "scale", "mode", "precision", "shard")
 PRECISIONS: Final = ("highest", "high", "medium")
 
-# Where the matrix sits in the tensor. `param_groups` fills these in from the modules; plain parameters need neither.
+# Where the matrix is in the tensor. `param_groups` sets these from the modules; plain parameters need neither.
 LAYOUT: Final[dict[str, Any]] = {"blocks": 1, "transposed": False}
 
-
-def constrained(group: dict[str, Any]) -> list[tuple[str, Tensor]]:
-    """The (name, weight) pairs that the group's constraint applies to: two or more dimensions, and λ not 0."""
-    if group["constraint"] == 0:
-        return []
-    params = group["params"]
-    names = group.get("param_names") or map(str, range(len(params)))
-    return [(name, p) for name, p in zip(names, params, strict=True) if p.ndim >= 2 and p.numel()]
-
-
-def judged(group: dict[str, Any], default_lr: float | Tensor | None) -> tuple[float | Tensor, _guard.Limits]:
-    """What the stability guard judges a group's penalty by: a = α·λ of one penalty step, and the limits for it.
-
-    Coupled to a momentum, the penalty of now still moves the weight when a warm-up has raised the learning rate: there α is
-    the largest one that the group, its scheduler or the optimizer's defaults know of.
-    """
-    rate, strength = group.get("lr", 1.0), group["constraint"] * group["every"]
-    momentum = momentum_of(group)
-    if not momentum:
-        return rate * strength, _guard.limits()
-    for known in (group.get("initial_lr"), group.get("max_lr"), default_lr):
-        if known is not None:
-            rate = _larger(rate, known)
-    carried = momentum ** group["every"]
-    gain = (1 - carried) / (1 - momentum)
-    return rate * strength * gain, _guard.limits(carried, nesterov=bool(group.get("nesterov")))
-
-
-def _larger(first: float | Tensor, second: float | Tensor) -> float | Tensor:
-    if isinstance(first, Tensor):
-        return torch.maximum(first, second) if isinstance(second, Tensor) else first.clamp(min=second)
-    return second.clamp(min=first) if isinstance(second, Tensor) else max(first, second)
+_WAY_OUT: Final = "put it in a param group of its own with constraint=0"
 
 
 def check(group: dict[str, Any], index: int) -> None:
@@ -94,32 +63,29 @@ def check(group: dict[str, Any], index: int) -> None:
         _check_weight(p, f"parameter {name!r} of {where}", group["blocks"])
 
 
-_WAY_OUT: Final = "put it in a param group of its own with constraint=0"
-
-
-def _check_kind(p: Tensor, who: str) -> None:
+def _check_kind(p: Tensor, label: str) -> None:
     kind = next((kind for kind, is_one in _FOREIGN.items() if is_one(p)), None)
     if kind is not None:
-        raise TypeError(f"{who} is {kind}, whose local piece is not a matrix; use fully_shard (FSDP2), or {_WAY_OUT}")
-    reason = _layout.refuse(p) if p.ndim >= 2 and _layout.is_dtensor(p) else None
+        raise TypeError(f"{label} is {kind}, whose local piece is not a matrix; use fully_shard (FSDP2), or {_WAY_OUT}")
+    reason = unsupported(p) if p.ndim >= 2 and is_dtensor(p) else None
     if reason is not None:
-        raise TypeError(f"{who} {reason}; {_WAY_OUT}")
+        raise TypeError(f"{label} {reason}; {_WAY_OUT}")
 
 
-def _check_weight(p: Tensor, who: str, blocks: int) -> None:
+def _check_weight(p: Tensor, label: str, blocks: int) -> None:
     if p.is_complex():
-        raise TypeError(f"{who} is complex ({p.dtype}): the constraint is defined for real weights; {_WAY_OUT}")
+        raise TypeError(f"{label} is complex ({p.dtype}): the constraint is defined for real weights; {_WAY_OUT}")
     if p.layout != torch.strided:
-        raise TypeError(f"{who} is sparse ({p.layout}): the constraint needs a dense weight; {_WAY_OUT}")
+        raise TypeError(f"{label} is sparse ({p.layout}): the constraint needs a dense weight; {_WAY_OUT}")
     if p.requires_grad and not p.is_floating_point():
-        raise TypeError(f"{who} is {p.dtype}: the constraint needs a floating point weight; {_WAY_OUT}")
+        raise TypeError(f"{label} is {p.dtype}: the constraint needs a floating point weight; {_WAY_OUT}")
     if isinstance(blocks, bool) or not isinstance(blocks, int) or blocks < 1 or p.shape[0] % blocks:
         raise ValueError(
-            f"{who} of shape {tuple(p.shape)} cannot be cut into blocks={blocks!r} along its first dimension"
+            f"{label} of shape {tuple(p.shape)} cannot be cut into blocks={blocks!r} along its first dimension"
         )
 
 
-# Sharded in ways of their own: by what marks their parameters.
+# Parameters that other libraries shard in their own ways, by the mark that each leaves on them.
 _FOREIGN: Final[dict[str, Callable[[Any], bool]]] = {
     "a parameter of FSDP1 (FullyShardedDataParallel)": lambda p: (
         getattr(p, "_fsdp_flattened", False) or type(p).__name__ == "FlatParameter"
@@ -129,51 +95,59 @@ _FOREIGN: Final[dict[str, Callable[[Any], bool]]] = {
 }
 
 
-def refuse_gradient(grad: Tensor, name: str) -> NoReturn:
+def refuse_gradient(group: dict[str, Any], weight: Tensor) -> NoReturn:
+    """The complaint about a gradient that is not dense."""
+    assert weight.grad is not None
+    name = next(name for name, p in constrained(group) if p is weight)
     raise TypeError(
-        f"parameter {name!r} has a sparse gradient ({grad.layout}) under a constraint, which moves every row: "
+        f"parameter {name!r} has a sparse gradient ({weight.grad.layout}) under a constraint, which moves every row: "
         "put it in a param group of its own with constraint=0, or make its gradient dense"
     )
 
 
 def warn(group: dict[str, Any], index: int, stacklevel: int) -> None:
-    """Say, with the numbers, which settings will not do what was hoped for."""
-    if not constrained(group):
+    """Name, with the numbers, the settings that will not do what was hoped for."""
+    weights = constrained(group)
+    if not weights:
         return
-    constraint, scale, momentum = group["constraint"], group["scale"], momentum_of(group)
-    decay = float(group.get("weight_decay") or 0.0)
-    if scale == "adaptive":
-        tall = [name for name, p in constrained(group) if p.shape[0] > group["blocks"] * math.prod(p.shape[1:])]
-        if tall and group["mode"].endswith("full"):
+    spec = PenaltySpec.of(group)
+    if spec.scale == "adaptive":
+        tall = [name for name, p in weights if p.shape[0] > spec.blocks * math.prod(p.shape[1:])]
+        if tall and spec.mode.endswith("full"):
             warnings.warn(
                 f"param group {index}: scale='adaptive' aims at the mean norm of the rows, which makes a weight with more "
                 f"rows than columns ({tall[0]!r}) shrink to zero. Give a number instead.",
                 stacklevel=stacklevel,
             )
-    elif decay >= constraint * (1 if group["mode"].startswith("l1") else scale):
+    else:
+        _warn_of_decay(spec, spec.scale, float(group.get("weight_decay") or 0.0), index, stacklevel + 1)
+    lr = group.get("lr") or 0.0
+    _warn_of_overshoot(spec, lr.detach().item() if isinstance(lr, Tensor) else float(lr), index, stacklevel + 1)
+
+
+def _warn_of_decay(spec: PenaltySpec, scale: float, decay: float, index: int, stacklevel: int) -> None:
+    constraint = spec.constraint
+    if decay >= constraint * (1 if spec.mode.startswith("l1") else scale):
         warnings.warn(
             f"param group {index}: weight decay {decay:g} ≥ constraint {constraint:g}: where both act on the weight alike "
             f"they balance at σ² = {scale:g} − {decay:g}/{constraint:g} = {scale - decay / constraint:.3g} ≤ 0, so it goes "
             "to zero. Lower weight_decay or raise constraint.",
             stacklevel=stacklevel,
         )
-    lr = group.get("lr") or 0.0
-    lr = lr.detach().item() if isinstance(lr, Tensor) else float(lr)
-    rate = lr * constraint * group["every"] / (1 - momentum) * (1.0 if scale == "adaptive" else scale)
-    if rate >= 1:
-        factors = f"{lr:g}·{constraint:g}" + (f"·{group['every']}" if group["every"] > 1 else "")
-        factors += f"·{scale:g}" if scale not in (1.0, "adaptive") else ""
-        warnings.warn(
-            f"param group {index}: lr·λ{'·every' if group['every'] > 1 else ''}"
-            f"{'·scale' if scale not in (1.0, 'adaptive') else ''}/(1 − momentum) = "
-            f"{factors}/(1 − {momentum:g}) = {rate:.3g} ≥ 1: the penalty overshoots its target, and far from it the "
-            "stability guard has to shorten it. Lower constraint or lr.",
-            stacklevel=stacklevel,
-        )
 
 
-def momentum_of(group: dict[str, Any]) -> float:
-    """μ that a coupled penalty goes through; 0 for a decoupled one, which is applied to the weight itself."""
-    if group["decoupled"]:
-        return 0.0
-    return min(float(group.get("momentum") or 0.0), 0.999)
+def _warn_of_overshoot(spec: PenaltySpec, lr: float, index: int, stacklevel: int) -> None:
+    scale = 1.0 if spec.scale == "adaptive" else spec.scale
+    rate = lr * spec.constraint * spec.every / (1 - spec.momentum) * scale
+    if not rate >= 1:
+        return
+    symbols, numbers = "lr·λ", f"{lr:g}·{spec.constraint:g}"
+    if spec.every > 1:
+        symbols, numbers = f"{symbols}·every", f"{numbers}·{spec.every}"
+    if scale != 1:
+        symbols, numbers = f"{symbols}·scale", f"{numbers}·{scale:g}"
+    warnings.warn(
+        f"param group {index}: {symbols}/(1 − momentum) = {numbers}/(1 − {spec.momentum:g}) = {rate:.3g} ≥ 1: the penalty "
+        "overshoots its target, and far from it the stability guard has to shorten it. Lower constraint or lr.",
+        stacklevel=stacklevel,
+    )

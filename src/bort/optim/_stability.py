@@ -1,4 +1,4 @@
-r"""The stability guard: no penalty step diverges, and no stable step is touched.
+r"""The stability guard: no penalty step diverges, and no stable step is changed.
 
 With :math:`D` the defect (WᵀW − sI, or its signs) and :math:`a = \alpha \lambda`, the penalty step is
 :math:`W \leftarrow W (I - a D)`, on a singular value :math:`\sigma \leftarrow \sigma - a (\sigma^3 - s \sigma)`. It
@@ -20,16 +20,20 @@ value is read back to the host on an accelerator; the factor is exactly 1.0 wher
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
+
+from bort.optim._spec import PenaltySpec
 
 _PROBES = 4
 _ITERATIONS = 10
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Limits:
     step: float
     """The largest stable a·‖D‖₂."""
@@ -39,39 +43,76 @@ class Limits:
     """a·‖D‖₂ of a step that had to be shortened."""
 
 
+@functools.lru_cache(maxsize=64)
 def limits(momentum: float = 0.0, *, nesterov: bool = False) -> Limits:
     attraction = (1 + momentum) / (1 + 2 * momentum) if nesterov else 1 + momentum
     return Limits(2 / (1 + 1.6 * momentum), attraction, 0.5 * (1 - momentum))
 
 
-def damping(
-    d: Tensor,
-    a: float | Tensor,
-    s: float | Tensor,
-    limit: Limits = limits(),  # noqa: B008, a constant
-    *,
-    full: bool = True,
-    l1: bool = False,
-) -> Tensor | None:
-    """The factor in (0, 1] that makes the step a·d stable, shaped to multiply d; None where it is known to be 1.
+@dataclass(frozen=True, slots=True)
+class Stability:
+    """What the guard knows of one penalty step."""
 
-    ``d`` is a defect or its signs: (b, k, k) if ``full``, otherwise one number per row or column.
-    """
-    if not d.numel():
-        return None
-    # The sign forms oscillate around their target by their nature; only the length of their step can be wrong.
-    reach = 0.0 if l1 else s
-    repelled = a * reach >= limit.scale
-    if d.device.type == "cpu" and not torch.compiler.is_compiling():
-        # ‖D‖₂ ≤ ‖D‖_F: on the CPU looking is free, and the usual step is far below its limit.
-        bound = torch.linalg.vector_norm(d) if full else d.abs().amax()
-        if bool(a * bound <= limit.step) and not bool(torch.as_tensor(repelled).any()):
+    rate: float | Tensor
+    """a = α·λ; a tensor if the learning rate is one."""
+    limits: Limits = limits()  # noqa: RUF009, a constant
+
+    @classmethod
+    def of(cls, spec: PenaltySpec, group: dict[str, Any], default_lr: float | Tensor | None) -> Stability:
+        """For the next step of a param group, whose settings are ``spec``.
+
+        A coupled penalty stays in the momentum, and moves the weight also after a warm-up has raised the learning rate. So
+        with momentum α is the largest learning rate that the group, its scheduler or the optimizer's defaults have.
+        """
+        lr = group.get("lr", 1.0)
+        if not spec.momentum:
+            return cls(lr * spec.strength)
+        for later in (group.get("initial_lr"), group.get("max_lr"), default_lr):
+            if later is not None:
+                lr = _larger(lr, later)
+        carried = spec.momentum**spec.every
+        gain = (1 - carried) / (1 - spec.momentum)
+        return cls(lr * spec.strength * gain, limits(carried, nesterov=spec.nesterov))
+
+    def is_proven(self, size: float | Tensor, s: float | Tensor) -> bool:
+        """Whether the step is stable, given an upper bound of ‖D‖₂. Reads tensors back to the host."""
+        repels = self._repels(s)
+        return bool(self.rate * size <= self.limits.step) and not (
+            bool(repels.any()) if isinstance(repels, Tensor) else repels
+        )
+
+    def damping(self, d: Tensor, s: float | Tensor, *, full: bool = True, l1: bool = False) -> Tensor | None:
+        """The factor in (0, 1] that makes the step a·d stable, shaped to multiply d; None where it is known to be 1.
+
+        Args:
+            d: a defect or its signs: (b, k, k) if ``full``, otherwise one number per row or column.
+            s: the target of WᵀW = s·I.
+            full: whether d is a Gram matrix's, as in the modes that end so.
+            l1: whether d is made of signs. The ℓ1 modes oscillate around their target in any case; only the length of
+                their step can be wrong.
+        """
+        if not d.numel():
             return None
-    size = spectral_norm(d) if full else d.abs()
-    unstable = (a * size > limit.step) | repelled
-    longest = torch.maximum(size, reach) if isinstance(reach, Tensor) else size.clamp(min=reach)
-    shortened = limit.shortened / (a * longest)
-    return torch.where(unstable, shortened, torch.ones_like(size))
+        reach = 0.0 if l1 else s
+        # ‖D‖₂ ≤ ‖D‖_F, and the usual step is far below its limit. Only a CPU can look without waiting for a device.
+        can_look = d.device.type == "cpu" and not torch.compiler.is_compiling()
+        if can_look and self.is_proven(torch.linalg.vector_norm(d) if full else d.abs().amax(), reach):
+            return None
+        size = spectral_norm(d) if full else d.abs()
+        unstable = (self.rate * size > self.limits.step) | self._repels(reach)
+        longest = torch.maximum(size, reach) if isinstance(reach, Tensor) else size.clamp(min=reach)
+        shortened = self.limits.shortened / (self.rate * longest)
+        return torch.where(unstable, shortened, torch.ones_like(size))
+
+    def _repels(self, s: float | Tensor) -> bool | Tensor:
+        """Whether σ² = s no longer attracts."""
+        return self.rate * s >= self.limits.scale
+
+
+def _larger(first: float | Tensor, second: float | Tensor) -> float | Tensor:
+    if isinstance(first, Tensor):
+        return torch.maximum(first, second) if isinstance(second, Tensor) else first.clamp(min=second)
+    return second.clamp(min=first) if isinstance(second, Tensor) else max(first, second)
 
 
 def spectral_norm(d: Tensor) -> Tensor:

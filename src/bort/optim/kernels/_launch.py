@@ -1,41 +1,44 @@
-"""Starts the grouped kernels on the tables of a plan."""
+"""Launches the kernels on the tables of a batch."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import triton.language as tl
 from torch import Tensor
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from bort.optim.kernels import _triton_hopper as _large
-from bort.optim.kernels import _triton as kernels
 from bort.optim._stability import Limits
-from bort.optim.kernels._tiles import COLUMNS, ROWS, STAGE, Batch
+from bort.optim.kernels._columns import TILE
+from bort.optim.kernels._tiles import STAGE, TileBatch
+from bort.optim.kernels._triton import apply, gram, stage
+from bort.optim.kernels._triton_hopper import apply_large, gram_large
+from bort.optim.kernels._triton_judge import judge
 
 # Chosen by measurement on an H200.
-STEP = 64
-ITERATIONS = 16
+_STEP = 64
+_ITERATIONS = 16
+_JUDGE_TILE = (64, 128)
 _OPTIONS: dict[Any, dict[str, int]] = {
-    kernels.stage: {"num_warps": 4},
-    kernels.gram: {"num_warps": 8, "num_stages": 3},
-    kernels.judge: {"num_warps": 8},
-    kernels.apply: {"num_warps": 4, "num_stages": 3},
-    _large.gram_large: {"num_warps": 8, "num_stages": 3},
-    _large.apply_large: {"num_warps": 8, "num_stages": 3},
+    stage: {"num_warps": 4},
+    gram: {"num_warps": 8, "num_stages": 3},
+    judge: {"num_warps": 8},
+    apply: {"num_warps": 4, "num_stages": 3},
+    gram_large: {"num_warps": 8, "num_stages": 3},
+    apply_large: {"num_warps": 8, "num_stages": 3},
 }
 _DTYPES = {torch.float32: tl.float32, torch.bfloat16: tl.bfloat16, torch.float16: tl.float16}
 
 
-@dataclass(frozen=True)
-class Penalty:
-    """What one step asks of the kernels. A tensor beside a number multiplies it, on the device."""
+@dataclass(frozen=True, slots=True)
+class Scalars:
+    """The numbers of one step. A tensor beside a number multiplies it, on the device."""
 
     scale: float
     rate: float
-    """a = α·λ, which the stability guard judges."""
+    """a = α·λ, by which the stability of the step is judged."""
     rate_tensor: Tensor | None
     strength: float
     """What E·X is multiplied by before it is added: −α·λ to the weight (decoupled), λ to the gradient (coupled)."""
@@ -45,64 +48,105 @@ class Penalty:
     """Not zero: leave the weights as they are."""
 
 
-def launch(batch: Batch, dtype: torch.dtype, penalty: Penalty, residuals: Tensor, pointers: Tensor | None) -> None:
-    """The four launches (five if there are tall weights as well as wide ones); ``pointers`` are the addresses (gradient,
-    result) of each weight when the penalty is coupled."""
-    device, limits = batch.matrices.device, penalty.limits
-    count, tiles = len(batch.members), len(batch.gram_tiles)
+class _Scratch(NamedTuple):
+    """Memory that the launches of one batch pass on to each other."""
+
+    x: Tensor
+    e: Tensor
+    norms: Tensor
+    factors: Tensor
+    probes: Tensor
+
+
+def launch(
+    batch: TileBatch, dtype: torch.dtype, scalars: Scalars, residuals: Tensor, addresses: Tensor | None = None
+) -> None:
+    """The penalty of all weights of a batch, in four launches (five if there are tall weights as well as wide ones).
+
+    Without ``addresses`` the weights are changed in place; with them, (weights, 2) int64, what is added to are the gradients
+    at the first of each two addresses, and the results go to the second.
+    """
+    scratch = _scratch(batch)
+    kind = _DTYPES[dtype]
+    _start(batch, stage, len(batch.stage_tiles), (batch.matrices, batch.stage_tiles, scratch.x, kind, STAGE))
+    _launch_gram(batch, scratch, scalars.scale)
+    _launch_judge(batch, scratch, scalars, residuals)
+    for is_tall, tiles in enumerate(batch.apply_tiles):
+        if len(tiles):
+            _launch_apply(batch, scratch, scalars, tiles, is_tall, kind, addresses)
+
+
+def _scratch(batch: TileBatch) -> _Scratch:
+    device = batch.matrices.device
     x = torch.empty(batch.x_size, dtype=torch.float16, device=device).view(batch.large or 1, -1)
     e = torch.empty(batch.e_size, dtype=torch.float16, device=device).view(batch.large or 1, -1)
-    numbers = torch.empty(tiles + count + batch.probe_size, dtype=torch.float32, device=device)
-    norms, factors, probes = torch.split(numbers, [tiles, count, batch.probe_size])
-    kind = _DTYPES[dtype]
-    stage = (batch.matrices, batch.stage_tiles, x, kernels.FIELDS, kind, STAGE)
-    _start(batch, kernels.stage, len(batch.stage_tiles), stage)
-    gram: tuple[Any, ...]
-    apply: tuple[Any, ...]
+    sizes = [len(batch.gram_tiles), len(batch.members), batch.probe_size]
+    numbers = torch.empty(sum(sizes), dtype=torch.float32, device=device)
+    return _Scratch(x, e, *torch.split(numbers, sizes))
+
+
+def _launch_gram(batch: TileBatch, scratch: _Scratch, scale: float) -> None:
+    x, e, norms = scratch.x, scratch.e, scratch.norms
+    tables, programs = (batch.matrices, batch.gram_tiles), len(batch.gram_tiles)
     if batch.large:
-        operands = (_blocks(x, ROWS, STEP), _blocks(x, batch.gram_columns, STEP), e, norms, penalty.scale)
-        gram = (batch.matrices, batch.gram_tiles, *operands, ROWS, batch.gram_columns, STEP, batch.segment)
-        _start(batch, _large.gram_large, tiles, gram)
+        blocks = (_blocks(x, TILE, _STEP), _blocks(x, batch.gram_columns, _STEP))
+        sizes = (TILE, batch.gram_columns, _STEP, batch.segment)
+        _start(batch, gram_large, programs, (*tables, *blocks, e, norms, scale, *sizes))
     else:
-        gram = (batch.matrices, batch.gram_tiles, x, e, norms, penalty.scale, kernels.FIELDS, ROWS, STEP, batch.segment)
-        _start(batch, kernels.gram, tiles, gram)
-    judge = (batch.matrices, e, norms, probes, residuals, factors, penalty.rate, penalty.rate_tensor, penalty.scale)
-    bounds = (limits.step, limits.scale, limits.shortened)
-    constants = (ITERATIONS, kernels.FIELDS, penalty.rate_tensor is not None, 64, 128)
-    _start(batch, kernels.judge, count, (*judge, *bounds, *constants), (penalty.rate_tensor,))
-    optional = (pointers, penalty.strength_tensor, penalty.skip)
-    how = (kind, pointers is not None, penalty.strength_tensor is not None, penalty.skip is not None)
-    rates = (factors, pointers, penalty.strength, penalty.strength_tensor, penalty.skip)
-    for tall, found in enumerate(batch.apply_tiles):
-        if len(found) and batch.large:
-            if tall:
-                blocks = (_blocks(x, STEP, ROWS), _blocks(e, STEP, 2 * COLUMNS))
-            else:
-                blocks = (_blocks(x, STEP, 2 * COLUMNS), _blocks(e, ROWS, STEP))
-            apply = (batch.matrices, found, *blocks, *rates, *how, bool(tall), ROWS, 2 * COLUMNS, STEP)
-            _start(batch, _large.apply_large, len(found), apply, optional, tall)
-        elif len(found):
-            apply = (batch.matrices, found, x, e, *rates, *how, bool(tall), ROWS, COLUMNS, STEP, kernels.FIELDS)
-            _start(batch, kernels.apply, len(found), apply, optional, tall)
+        _start(batch, gram, programs, (*tables, x, e, norms, scale, TILE, _STEP, batch.segment))
+
+
+def _launch_judge(batch: TileBatch, scratch: _Scratch, scalars: Scalars, residuals: Tensor) -> None:
+    memory = (batch.matrices, scratch.e, scratch.norms, scratch.probes, residuals, scratch.factors)
+    limits, rate_tensor = scalars.limits, scalars.rate_tensor
+    numbers = (scalars.rate, rate_tensor, scalars.scale, limits.step, limits.scale, limits.shortened)
+    constants = (_ITERATIONS, rate_tensor is not None, *_JUDGE_TILE)
+    _start(batch, judge, len(batch.members), (*memory, *numbers, *constants), (rate_tensor,))
+
+
+def _launch_apply(
+    batch: TileBatch,
+    scratch: _Scratch,
+    scalars: Scalars,
+    tiles: Tensor,
+    is_tall: int,
+    kind: tl.dtype,
+    addresses: Tensor | None,
+) -> None:
+    x, e = scratch.x, scratch.e
+    optional = (addresses, scalars.strength_tensor, scalars.skip)
+    numbers = (scratch.factors, addresses, scalars.strength, scalars.strength_tensor, scalars.skip)
+    constants = (kind, *[tensor is not None for tensor in optional], bool(is_tall))
+    if not batch.large:
+        arguments = (batch.matrices, tiles, x, e, *numbers, *constants, TILE, TILE, _STEP)
+        _start(batch, apply, len(tiles), arguments, optional, is_tall)
+        return
+    rows, columns = TILE, 2 * TILE
+    if is_tall:
+        blocks = (_blocks(x, _STEP, rows), _blocks(e, _STEP, columns))
+    else:
+        blocks = (_blocks(x, _STEP, columns), _blocks(e, rows, _STEP))
+    arguments = (batch.matrices, tiles, *blocks, *numbers, *constants, rows, columns, _STEP)
+    _start(batch, apply_large, len(tiles), arguments, optional, is_tall)
 
 
 def _blocks(matrix: Tensor, rows: int, columns: int) -> TensorDescriptor:
-    """A matrix as the memory accelerator is told of it: it will be asked for blocks of this size."""
+    """A matrix, described to the tensor memory accelerator as blocks of this size."""
     return TensorDescriptor.from_tensor(matrix, [rows, columns])
 
 
 def _start(
-    batch: Batch,
+    batch: TileBatch,
     kernel: Any,
     programs: int,
     arguments: tuple[Any, ...],
     optional: tuple[Tensor | None, ...] = (),
     variant: int = 0,
 ) -> None:
-    """kernel[programs](*arguments), past the search for the compiled kernel, which costs more than the launch itself.
+    """kernel[programs](*arguments), without Triton's look-up of the compiled kernel, which costs more than the launch.
 
-    What Triton compiles for (types, alignment, constants) is the same each time for one batch, but for the tensors that
-    may or may not be there.
+    What Triton compiles for (types, alignment, constants) is the same each time for one batch, except for the ``optional``
+    tensors, which may be missing, and the ``variant``.
     """
     key = (kernel, variant, *[None if tensor is None else tensor.dtype for tensor in optional])
     compiled = batch.compiled.get(key)

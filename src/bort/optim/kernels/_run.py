@@ -1,217 +1,166 @@
-"""The penalty on an NVIDIA GPU: a whole param group in four launches, where the kernels of `_triton` apply."""
+"""The penalty of many weights on an NVIDIA GPU: the door to the kernels. Imports Triton only where weights are theirs."""
 
 from __future__ import annotations
 
-import functools
-import importlib.util
-from dataclasses import dataclass
+import contextlib
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from bort.optim import _plain_torch as _dense
-from bort.optim._plain_torch import Judged, Weight
+from bort.optim import _plain_torch
+from bort.optim._spec import PenaltySpec, Weight
+from bort.optim._stability import Stability
+from bort.optim.kernels._division import Division, Divisions, available
+from bort.optim.kernels._tuning import Tuning
 
 if TYPE_CHECKING:
-    from bort.optim.kernels._tiles import Plan
-
-Moves = dict[int, tuple[Tensor, Tensor]]
-
-_DTYPES = (torch.float32, torch.bfloat16, torch.float16)
-_SMALLEST_SIDE = 8  # a few rows would fill a tile with padding
-_KEPT = 16
-_LONGEST_SIDE = 2**24  # offsets inside a tile of 128 rows are int32
+    from bort.optim.kernels._launch import Scalars
+    from bort.optim.kernels._tiles import Tiling
 
 
-@dataclass(frozen=True)
-class Division:
-    """Which weights of a group the kernels take, with their plans, and which are left to plain torch."""
+class Kernels:
+    """The kernels, with the tables that they need for one list of weights after the other.
 
-    plans: tuple[tuple[list[Weight], Plan], ...]
-    rest: list[Weight]
-
-
-@functools.cache
-def available(device: torch.device) -> bool:
-    """Whether Triton is there and the device has the tensor cores that the kernels are written for."""
-    return (
-        device.type == "cuda"
-        and torch.version.hip is None
-        and torch.cuda.get_device_capability(device) >= (8, 0)
-        and importlib.util.find_spec("triton") is not None
-    )
-
-
-def divide(weights: list[Weight], group: dict[str, Any], known: dict[Any, Division]) -> Division:
-    """The division for these weights, out of ``known`` as long as nothing moves in memory or changes its settings.
-
-    A few are kept: a mixture of experts gives gradients to other weights at each step.
+    Args:
+        available: whether the kernels run on a device.
+        tuning: the sizes at which they change the way they work.
     """
-    key = (
-        *[(p.data_ptr(), p.shape, p.stride()) for _, p in weights],
-        *(group[name] for name in ("mode", "scale", "precision", "blocks")),
-        torch.is_grad_enabled(),
-    )
-    if key in known:
-        return known[key]
-    if len(known) >= _KEPT:
-        known.clear()
-    by_dtype: dict[torch.dtype, list[Weight]] = {}
-    rest: list[Weight] = []
-    device = weights[0][1].device  # where the residuals are; a group spread over several devices is left to plain torch
-    wanted = _group_fits(group)
-    for weight in weights:
-        if wanted and weight[1].device == device and _weight_fits(weight[1]):
-            by_dtype.setdefault(weight[1].dtype, []).append(weight)
-        else:
-            rest.append(weight)
-    if by_dtype and torch.cuda.is_current_stream_capturing():
-        return Division((), weights)  # no plan was made while warming up, and tables cannot be uploaded now
-    plans = []
-    for found in by_dtype.values():
-        from bort.optim.kernels._tiles import make_plan
 
-        plans.append((found, make_plan(found, keep_errors=group["precision"] == "high")))
-    known[key] = Division(tuple(plans), rest)
-    return known[key]
+    def __init__(self, available: Callable[[torch.device], bool] = available, tuning: Tuning | None = None) -> None:
+        self._available = available
+        self._divisions = Divisions(available, tuning or Tuning())
 
+    def decouple(
+        self, weights: list[Weight], spec: PenaltySpec, stability: Stability, residuals: Tensor, skip: Tensor | None
+    ) -> list[Weight]:
+        """W ← W − α·λ·direction, in place, for the weights that the kernels take; returns the others.
 
-def _group_fits(group: dict[str, Any]) -> bool:
-    return (
-        group["mode"] == "full"
-        and group["scale"] != "adaptive"
-        and group["precision"] != "highest"
-        and group["blocks"] == 1
-        and "train_mode" not in group  # schedule-free needs the move itself, for z
-        and not torch.is_grad_enabled()
-    )
+        ``residuals`` get each weight's at its slot. If ``skip`` is not 0, no weight changes.
+        """
+        division = self._divisions.of(weights, spec)
+        for _, tiling in division.parts:
+            from bort.optim.kernels._launch import Scalars, launch
 
+            rate, rate_tensor = _split(stability.rate)
+            skip_here = None if skip is None else skip.to(tiling.device)
+            scalars = Scalars(spec.scale, rate, rate_tensor, -rate, rate_tensor, stability.limits, skip_here)  # type: ignore[arg-type]
+            with _on(tiling.device):
+                for batch in tiling.batches:
+                    launch(batch, tiling.dtype, scalars, residuals)
+        return _rest(division, weights)
 
-def _weight_fits(p: Tensor) -> bool:
-    rows, columns = p.shape[0], p.numel() // p.shape[0]
-    return (
-        available(p.device)
-        and p.dtype in _DTYPES
-        and min(rows, columns) >= _SMALLEST_SIDE
-        and max(rows, columns) < _LONGEST_SIDE
-        and p.stride(0) == columns
-        and _dense_in_memory(p[0])
-    )
+    def couple(
+        self,
+        weights: list[Weight],
+        spec: PenaltySpec,
+        stability: Stability,
+        residuals: Tensor,
+        grad_scale: Tensor | None,
+    ) -> tuple[list[tuple[Tensor, Tensor]], list[Weight]]:
+        """(W, its gradient + λ·direction) for the weights that the kernels take, and the other weights.
 
+        The results are in one new block of memory for each dtype.
+        """
+        division = self._divisions.of(weights, spec)
+        results: list[tuple[Tensor, Tensor]] = []
+        for positions, tiling in division.parts:
+            from bort.optim.kernels._launch import Scalars
 
-def _dense_in_memory(row: Tensor) -> bool:
-    """Whether a tensor fills its memory without gaps, in whatever order: the order of the columns does not matter."""
-    order = sorted(range(row.ndim), key=row.stride, reverse=True)
-    return row.permute(order).is_contiguous()
+            rate, rate_tensor = _split(stability.rate)
+            strength = -spec.strength if spec.maximize else spec.strength
+            scale_here = None if grad_scale is None else grad_scale.to(tiling.device)
+            scalars = Scalars(spec.scale, rate, rate_tensor, strength, scale_here, stability.limits)  # type: ignore[arg-type]
+            memory = torch.empty(tiling.result_size, dtype=tiling.dtype, device=tiling.device)
+            start, width = memory.data_ptr(), memory.element_size()
+            addresses, copies = [], []
+            for position, (offset, shape, stride) in zip(positions, tiling.results, strict=True):
+                p = weights[position][1]
+                grad = p.grad
+                assert grad is not None
+                if grad.stride() != stride:
+                    grad = torch.empty_like(p).copy_(grad)
+                    copies.append(grad)  # kept until the kernels are launched: they know its address only
+                results.append((p, memory.as_strided(shape, stride, offset)))
+                addresses.append((grad.data_ptr(), start + width * offset))
+            _launch_all(tiling, scalars, residuals, addresses)
+        return results, _rest(division, weights)
 
+    def directions(
+        self, weights: list[Weight], spec: PenaltySpec, stability: Stability
+    ) -> dict[int, tuple[Tensor, Tensor]]:
+        """{slot: (direction, residual)} of whole matrices: by the kernels where they apply, otherwise by plain torch.
 
-def decouple(division: Division, group: dict[str, Any], residuals: Tensor, judged: Judged, skip: Tensor | None) -> None:
-    """p ← p − α·λ·direction, in place, for every weight that the kernels take."""
-    if not division.plans:
-        return  # also where there is no Triton to import
-    from bort.optim.kernels._launch import Penalty, launch
+        On a GPU, tables are found again only for matrices that are where they were at the last call.
+        """
+        candidates = [weight for weight in weights if self.gives_direction(weight[1])]
+        directions: dict[int, tuple[Tensor, Tensor]] = {}
+        if candidates:
+            for positions, tiling in self._divisions.of(candidates, spec).parts:
+                directions |= _directions([candidates[i][0] for i in positions], tiling, spec, stability)
+        for slot, p in weights:
+            if slot not in directions:
+                moves, residuals = _plain_torch.direction(p.detach()[None], spec, stability)
+                directions[slot] = (moves[0], residuals[0])
+        return directions
 
-    rate, rate_tensor = _split(judged[0])
-    for weights, plan in division.plans:
-        device, dtype = weights[0][1].device, weights[0][1].dtype
-        here = None if skip is None else skip.to(device)
-        penalty = Penalty(group["scale"], rate, rate_tensor, -rate, rate_tensor, judged[1], here)
-        with torch.cuda.device(device):
-            for batch in plan.batches:
-                launch(batch, dtype, penalty, residuals, None)
-
-
-def couple(
-    division: Division, group: dict[str, Any], residuals: Tensor, judged: Judged, grad_scale: Tensor | None
-) -> list[tuple[Tensor, Tensor]]:
-    """(weight, its gradient + λ·direction) for every weight that the kernels take, in one new block of memory a plan."""
-    if not division.plans:
-        return []
-    from bort.optim.kernels._launch import Penalty, launch
-
-    rate, rate_tensor = _split(judged[0])
-    strength = group["constraint"] * group["every"] * (-1.0 if group.get("maximize") else 1.0)
-    results: list[tuple[Tensor, Tensor]] = []
-    for weights, plan in division.plans:
-        device, dtype = weights[0][1].device, weights[0][1].dtype
-        here = None if grad_scale is None else grad_scale.to(device)
-        penalty = Penalty(group["scale"], rate, rate_tensor, strength, here, judged[1])
-        memory = torch.empty(plan.result_size, dtype=dtype, device=device)
-        start, width = memory.data_ptr(), memory.element_size()
-        addresses, alive = [], []
-        for (_, p), (offset, shape, stride) in zip(weights, plan.results, strict=True):
-            grad = p.grad
-            assert grad is not None
-            if grad.stride() != stride:
-                grad = torch.empty_like(p).copy_(grad)
-                alive.append(grad)
-            results.append((p, memory.as_strided(shape, stride, offset)))
-            addresses.append((grad.data_ptr(), start + width * offset))
-        order = [member for batch in plan.batches for member in batch.members]
-        table = _upload([address for member in order for address in addresses[member]], device).view(-1, 2)
-        with torch.cuda.device(device):
-            first = 0
-            for batch in plan.batches:
-                launch(batch, dtype, penalty, residuals, table[first : first + len(batch.members)])
-                first += len(batch.members)
-    return results
+    def gives_direction(self, matrix: Tensor) -> bool:
+        """Whether ``directions`` may use the kernels for a matrix. They write results in its dtype, and in half precision a
+        direction may overflow before it is multiplied by α·λ."""
+        return matrix.dtype is torch.float32 and self._available(matrix.device)
 
 
-def directions(weights: list[Weight], group: dict[str, Any], judged: Judged, known: dict[Any, Division]) -> Moves:
-    """Guarded directions and distances of whole matrices, by the kernels where they apply: {slot: (direction, distance)}.
+def _directions(
+    slots: list[int], tiling: Tiling, spec: PenaltySpec, stability: Stability
+) -> dict[int, tuple[Tensor, Tensor]]:
+    from bort.optim.kernels._launch import Scalars
 
-    Weights on a GPU must stay where they are in memory: ``known`` has their plans, and keeps them.
-    """
-    fit = [weight for weight in weights if gives_directions(weight[1])]
-    division = divide(fit, group, known) if fit else Division((), [])
-    found: Moves = {}
-    for mine, plan in division.plans:
-        found |= _directions(mine, plan, group, judged)
-    for slot, p in weights:
-        if slot not in found:
-            moves, sizes = _dense.direction(p.detach()[None], group, judged)
-            found[slot] = (moves[0], sizes[0])
-    return found
-
-
-def gives_directions(matrix: Tensor) -> bool:
-    """Whether the kernels may be asked for a matrix's direction: too small a number for half precision."""
-    return matrix.is_cuda and matrix.dtype is torch.float32
-
-
-def _directions(weights: list[Weight], plan: Plan, group: dict[str, Any], judged: Judged) -> Moves:
-    from bort.optim.kernels._launch import Penalty, launch
-
-    rate, rate_tensor = _split(judged[0])
-    penalty = Penalty(group["scale"], rate, rate_tensor, 1.0, None, judged[1])
-    device = weights[0][1].device
-    distances = torch.empty(1 + max(slot for slot, _ in weights), device=device)
-    memory = torch.zeros(plan.result_size, device=device)
+    rate, rate_tensor = _split(stability.rate)
+    scalars = Scalars(spec.scale, rate, rate_tensor, 1.0, None, stability.limits)  # type: ignore[arg-type]
+    residuals = torch.empty(1 + max(slots), device=tiling.device)
+    # A buffer of zeros as the gradient, so that the result is the direction alone, in the same buffer.
+    memory = torch.zeros(tiling.result_size, device=tiling.device)
     start, width = memory.data_ptr(), memory.element_size()
-    order = [member for batch in plan.batches for member in batch.members]
-    places = [start + width * plan.results[member][0] for member in order]
-    table = _upload([place for place in places for _ in range(2)], device).view(-1, 2)  # 0 + direction
-    with torch.cuda.device(device):
-        first = 0
-        for batch in plan.batches:
-            launch(batch, torch.float32, penalty, distances, table[first : first + len(batch.members)])
-            first += len(batch.members)
+    addresses = [(start + width * offset,) * 2 for offset, _, _ in tiling.results]
+    _launch_all(tiling, scalars, residuals, addresses)
     return {
-        slot: (memory.as_strided(shape, stride, offset), distances[slot])
-        for (slot, _), (offset, shape, stride) in zip(weights, plan.results, strict=True)
+        slot: (memory.as_strided(shape, stride, offset), residuals[slot])
+        for slot, (offset, shape, stride) in zip(slots, tiling.results, strict=True)
     }
 
 
+def _launch_all(tiling: Tiling, scalars: Scalars, residuals: Tensor, addresses: list[tuple[int, int]]) -> None:
+    """All batches, with the (gradient, result) addresses of each weight, in the order of the weights."""
+    from bort.optim.kernels._launch import launch
+
+    order = [member for batch in tiling.batches for member in batch.members]
+    table = _upload([address for member in order for address in addresses[member]], tiling.device).view(-1, 2)
+    first = 0
+    with _on(tiling.device):
+        for batch in tiling.batches:
+            launch(batch, tiling.dtype, scalars, residuals, table[first : first + len(batch.members)])
+            first += len(batch.members)
+
+
+def _rest(division: Division, weights: list[Weight]) -> list[Weight]:
+    return [weights[position] for position in division.rest]
+
+
+def _on(device: torch.device) -> contextlib.AbstractContextManager[Any]:
+    """Triton launches on the current device. (Triton's interpreter, in tests, works on CPU tensors.)"""
+    return torch.cuda.device(device) if device.type == "cuda" else contextlib.nullcontext()
+
+
 def _upload(numbers: list[int], device: torch.device) -> Tensor:
-    """Numbers to the device inside the arguments of a kernel: cheaper than a copy, and a CUDA graph can capture it."""
+    """Numbers to the device as arguments of a kernel: cheaper than a copy, and a CUDA graph can capture it."""
     table = torch.zeros(len(numbers), dtype=torch.int64, device=device)
     torch._foreach_add_(list(torch.split(table, 1)), numbers)
     return table
 
 
 def _split(rate: float | Tensor) -> tuple[float, Tensor | None]:
-    """A rate as a number and, if it lives on the device, the tensor to multiply it with there."""
+    """A rate as a number and, if it is on the device, the tensor to multiply the number with there."""
     if isinstance(rate, Tensor):
         return (rate.item(), None) if rate.device.type == "cpu" else (1.0, rate)
     return float(rate), None

@@ -1,4 +1,5 @@
-"""Which program of the grouped kernels does what: tables made once for a list of weights, and kept while they stay put."""
+"""Which program of a launch does what: the tables for a list of weights, made once and kept while the weights stay where
+they are in memory."""
 
 from __future__ import annotations
 
@@ -9,32 +10,27 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bort.optim.kernels import _triton as kernels
-from bort.optim._plain_torch import Weight
+from bort.optim._spec import Weight
+from bort.optim.kernels._columns import TILE, MatrixRow, TileRow
+from bort.optim.kernels._tuning import Tuning
 
 STAGE = 64
-ROWS = kernels.TILE
-COLUMNS = kernels.TILE
+"""The side of the tiles of ``stage``."""
 
-# Half precision keeps 11 bits of a weight. Rounding moves a penalty that is 1e-3 per entry off the constraint by about
-# 20%/√K; below this K the rounding error is kept as well, and nothing is lost (docs/speed.md has the measurement).
-SHORT = 1024
-# Scratch for a batch of weights. A larger weight is a batch of its own, and has kernels of its own on GPUs that can.
-SCRATCH_BYTES = 96 * 2**20
-# Rows longer than this are summed up in segments.
-LONG, SEGMENT = 2**15, 2**14
-# Tiles are visited in squares of this side, so that the programs running together share their operands in the L2 cache.
+# Tiles are visited in squares of this side, so that programs that run at the same time share operands in the L2 cache.
 _SQUARE, _LARGE_SQUARE = 1536, 2048
 
 
 @dataclass(frozen=True)
-class Batch:
-    """One round of the four launches."""
+class TileBatch:
+    """The tables of one round of the four launches, on the device."""
 
     members: tuple[int, ...]
-    """Positions of the weights in the list the plan was made for."""
+    """Positions of the weights in the list that the tiling was made for."""
     matrices: Tensor
+    """A `MatrixRow` for each weight."""
     stage_tiles: Tensor
+    """A `TileRow` for each program; likewise the next two."""
     gram_tiles: Tensor
     apply_tiles: tuple[Tensor, Tensor]
     """Of the wide weights, and of the tall ones."""
@@ -44,16 +40,20 @@ class Batch:
     segment: int
     """Columns that the Gram matrix is summed up over at a time; 0: all."""
     large: int
-    """Rows of X if it is one weight for the kernels of `_large`, else 0."""
+    """k padded, if the batch is one weight for the kernels of `_triton_hopper`, else 0."""
     gram_columns: int
+    """Columns of the tiles of ``gram``."""
     compiled: dict[Any, Any] = field(default_factory=dict)
+    """The kernels that Triton has compiled for this batch; see `_launch`."""
 
 
 @dataclass(frozen=True)
-class Plan:
-    """The rounds for a list of weights: good as long as these stay where they are in memory."""
+class Tiling:
+    """The batches for a list of weights of one device and dtype."""
 
-    batches: tuple[Batch, ...]
+    device: torch.device
+    dtype: torch.dtype
+    batches: tuple[TileBatch, ...]
     results: tuple[tuple[int, torch.Size, tuple[int, ...]], ...]
     """Where the penalised gradients go in one block of memory: offset, shape and strides of each."""
     result_size: int
@@ -61,28 +61,30 @@ class Plan:
 
 @dataclass(frozen=True)
 class _Shape:
+    """One weight, read as X (k × K)."""
+
     index: int
     k: int
     long: int
     tall: bool
     errors: bool
+    """Whether rounding errors are staged as well."""
     large: bool = False
 
     @property
     def side(self) -> int:
-        return _up(self.k, 2 * ROWS if self.large else ROWS)
+        return _up(self.k, 2 * TILE if self.large else TILE)
 
     @property
     def padded(self) -> int:
-        return _up(self.long, COLUMNS)
+        return _up(self.long, TILE)
 
     @property
     def x_size(self) -> int:
         return self.side * self.padded * (2 if self.errors else 1)
 
     @property
-    def size(self) -> int:
-        """Bytes of scratch."""
+    def scratch_bytes(self) -> int:
         return 2 * (self.x_size + self.side**2)
 
     @property
@@ -90,87 +92,95 @@ class _Shape:
         return self.side**2 * self.padded
 
 
-def make_plan(weights: Sequence[Weight], *, keep_errors: bool) -> Plan:
-    """Tables for weights of one device and dtype; with ``keep_errors`` short rows are staged with their rounding errors."""
+def make_tiling(weights: Sequence[Weight], *, keep_errors: bool, tuning: Tuning) -> Tiling:
+    """The tables for weights of one device and dtype; ``keep_errors``: short rows are staged with their rounding errors."""
     shapes = []
     for index, (_, weight) in enumerate(weights):
         m, n = weight.shape[0], weight.numel() // weight.shape[0]
         k, long = min(m, n), max(m, n)
-        shape = _Shape(index, k, long, m > n, keep_errors and long < SHORT)
-        large = shape.size > SCRATCH_BYTES and not shape.errors and has_accelerator(weight.device)
-        shapes.append(replace(shape, large=large))
+        shape = _Shape(index, k, long, m > n, keep_errors and long < tuning.short)
+        exceeds = shape.scratch_bytes > tuning.scratch_bytes
+        shapes.append(replace(shape, large=exceeds and not shape.errors and _loads_blocks(weight.device, tuning)))
     shapes.sort(key=lambda shape: -shape.work)
     batches: list[list[_Shape]] = []
     room = 0
     for shape in shapes:
-        if not batches or shape.size > room:
+        if not batches or shape.scratch_bytes > room:
             batches.append([])
-            room = SCRATCH_BYTES
+            room = tuning.scratch_bytes
         batches[-1].append(shape)
-        room -= shape.size
+        room -= shape.scratch_bytes
     results, size = [], 0
     for _, weight in weights:
         results.append((size, weight.shape, weight.stride()))
         size += _up(weight.numel(), 64)
-    return Plan(tuple(_batch(batch, weights) for batch in batches), tuple(results), size)
+    tables = tuple(_tile_batch(batch, weights, tuning) for batch in batches)
+    return Tiling(weights[0][1].device, weights[0][1].dtype, tables, tuple(results), size)
 
 
-def has_accelerator(device: torch.device) -> bool:
-    """Whether the device fetches whole blocks of a matrix by itself, which the kernels of `_large` need."""
+def _loads_blocks(device: torch.device, tuning: Tuning) -> bool:
+    if tuning.block_loads is not None:
+        return tuning.block_loads
     return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (9, 0)
 
 
-def _wide_tiles_pay(side: int, device: torch.device) -> bool:
-    """Tiles of 128 × 256 are the faster ones, unless they leave more of the last round of programs idle."""
-    programs = torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 1
-    rounds = [-(-len(_tiles(0, side, columns, side, triangle=True)) // programs) for columns in (ROWS, 2 * ROWS)]
-    return 2 * rounds[1] <= rounds[0]
+def _wide_tiles_pay(side: int, device: torch.device, tuning: Tuning) -> bool:
+    """Wide tiles are the faster ones, unless they leave more multiprocessors idle in the last wave of programs."""
+    if tuning.wide_gram_tiles is not None:
+        return tuning.wide_gram_tiles
+    processors = torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 1
+    waves = [-(-len(_tiles(0, side, columns, side, triangle=True)) // processors) for columns in (TILE, 2 * TILE)]
+    return 2 * waves[1] <= waves[0]
 
 
-def _batch(shapes: list[_Shape], weights: Sequence[Weight]) -> Batch:
+def _tile_batch(shapes: list[_Shape], weights: Sequence[Weight], tuning: Tuning) -> TileBatch:
     device = weights[0][1].device
-    segment = SEGMENT if any(shape.long > LONG for shape in shapes) else 0
+    segment = tuning.segment if any(shape.long > tuning.long for shape in shapes) else 0
     first = shapes[0]
-    large = first.large  # and alone
-    # two sets of sums for each segment: wide tiles would not have the registers
-    gram_columns = 2 * ROWS if large and not segment and _wide_tiles_pay(first.side, device) else ROWS
-    apply_columns = 2 * COLUMNS if large else COLUMNS
-    rows: list[list[int]] = []
-    empty = torch.empty(0, 3, dtype=torch.int64)
-    tiles: dict[str, list[Tensor]] = {"stage": [], "gram": [], "wide": [empty], "tall": [empty]}
+    large = first.large  # a large weight never shares a batch
+    # Segments need a second set of sums: with wide tiles there would not be enough registers.
+    wide_gram = large and not segment and _wide_tiles_pay(first.side, device, tuning)
+    gram_columns = 2 * TILE if wide_gram else TILE
+    apply_columns = 2 * TILE if large else TILE
+    rows: list[MatrixRow] = []
+    empty = torch.empty(0, len(TileRow._fields), dtype=torch.int64)
+    stage_tiles, gram_tiles, wide_tiles, tall_tiles = [empty], [empty], [empty], [empty]
     x_size = e_size = gram_count = probe_size = 0
     for number, shape in enumerate(shapes):
         side, padded = shape.side, shape.padded
+        slot, weight = weights[shape.index]
         triangle = _tiles(number, side, gram_columns, side, triangle=True)
-        tiles["stage"].append(_tiles(number, side, STAGE, padded, rows=STAGE))
-        tiles["gram"].append(triangle)
-        if shape.tall and large:
-            tiles["tall"].append(_tiles(number, side, ROWS, padded, rows=apply_columns))
+        stage_tiles.append(_tiles(number, side, STAGE, padded, rows=STAGE))
+        gram_tiles.append(triangle)
+        if shape.tall and large:  # `apply_large` has tiles of W as it lies in memory, which is Xᵀ
+            tall_tiles.append(_tiles(number, side, TILE, padded, rows=apply_columns))
         else:
-            tiles["tall" if shape.tall else "wide"].append(_tiles(number, side, apply_columns, padded))
+            (tall_tiles if shape.tall else wide_tiles).append(_tiles(number, side, apply_columns, padded))
         rows.append(
-            [
-                weights[shape.index][1].data_ptr(),
-                x_size,
-                e_size,
-                shape.k,
-                shape.long,
-                side,
-                padded,
-                int(shape.tall),
-                side * padded if shape.errors else 0,
-                gram_count,
-                len(triangle),
-                weights[shape.index][0],
-                probe_size,
-            ]
+            MatrixRow(
+                weight=weight.data_ptr(),
+                x_start=x_size,
+                e_start=e_size,
+                short=shape.k,
+                long=shape.long,
+                short_padded=side,
+                long_padded=padded,
+                is_tall=int(shape.tall),
+                error_start=side * padded if shape.errors else 0,
+                first_norm=gram_count,
+                norm_count=len(triangle),
+                slot=slot,
+                probe_start=probe_size,
+            )
         )
         x_size += shape.x_size
         e_size += side**2
         gram_count += len(triangle)
         probe_size += 2 * side
-    stage, gram, wide, tall = (torch.cat(found).to(torch.int32).to(device) for found in tiles.values())
-    return Batch(
+    stage, gram, wide, tall = (
+        torch.cat(tables).to(torch.int32).to(device) for tables in (stage_tiles, gram_tiles, wide_tiles, tall_tiles)
+    )
+    return TileBatch(
         members=tuple(shape.index for shape in shapes),
         matrices=torch.tensor(rows, dtype=torch.int64).to(device),
         stage_tiles=stage,
@@ -185,17 +195,22 @@ def _batch(shapes: list[_Shape], weights: Sequence[Weight]) -> Batch:
     )
 
 
-def _tiles(number: int, height: int, columns: int, width: int, *, rows: int = ROWS, triangle: bool = False) -> Tensor:
-    """(matrix, i, j) of each tile of rows × columns, neighbours together; of a triangle those that touch it."""
-    across = -(-width // columns)
-    i, j = torch.meshgrid(torch.arange(-(-height // rows)), torch.arange(across), indexing="ij")
-    found = torch.stack([torch.full_like(i, number), i, j], dim=-1).reshape(-1, 3)
+def _tiles(number: int, height: int, columns: int, width: int, *, rows: int = TILE, triangle: bool = False) -> Tensor:
+    """A `TileRow` for each tile of rows × columns in height × width, neighbours near each other in the list.
+
+    With ``triangle`` only the tiles that have elements on or below the diagonal.
+    """
+    heights, widths = torch.arange(-(-height // rows)), torch.arange(-(-width // columns))
+    down, across = torch.meshgrid(heights, widths, indexing="ij")
     if triangle:
-        found = found[(found[:, 1] + 1) * rows > found[:, 2] * columns]
-    size = _SQUARE if rows == columns else _LARGE_SQUARE
-    square = (found[:, 1] * rows // size) * (width // size + 1) + found[:, 2] * columns // size
-    return found[square.argsort(stable=True)]
+        touches = (down + 1) * rows > across * columns
+        down, across = down[touches], across[touches]
+    down, across = down.reshape(-1), across.reshape(-1)
+    side = _SQUARE if rows == columns else _LARGE_SQUARE
+    square = (down * rows // side) * (width // side + 1) + across * columns // side
+    order = square.argsort(stable=True)
+    return torch.stack(TileRow(torch.full_like(down, number), down, across), dim=-1)[order]  # type: ignore[arg-type]
 
 
-def _up(size: int, tile: int) -> int:
-    return -(-size // tile) * tile
+def _up(size: int, multiple: int) -> int:
+    return -(-size // multiple) * multiple

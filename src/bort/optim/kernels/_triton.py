@@ -1,20 +1,20 @@
-r"""The penalty of a whole model in four launches: grouped Triton kernels.
+r"""The penalty of a whole param group in four launches: grouped Triton kernels.
 
-Every weight is read as X (k × K), its smaller side first: X = W, or Wᵀ where W is tall; the constraint does not care. Then
+Every weight W is read as X (k × K), its short side first: X = W, or Wᵀ where W is tall; the constraint is the same. Then
 
-1. ``stage``   X in half precision (11 bits, as many as TF32 has) into scratch, padded to whole tiles, so that the products
-               need no masks and no strides; the rounding error beside it where K is short and the error would be felt,
-2. ``gram``    E = X Xᵀ − s·I, one triangle; the products accumulate in float32 and I is subtracted there, before any
-               rounding; ‖E‖² of each tile on the way,
-3. ``judge``   one program a matrix: residual ‖E‖_F/√k and the stability factor (see `_guard`), which looks closer only
+1. ``stage``   copies X in half precision (11 bits, as many as TF32 has) into scratch, padded to whole tiles, so that the
+               products need no masks and no strides; where K is short enough for rounding to matter, the rounding error too,
+2. ``gram``    computes E = X Xᵀ − s·I, one triangle; the products accumulate in float32 and s·I is subtracted there, before
+               any rounding; it also leaves ‖E‖² of each tile,
+3. ``judge``   one program a matrix: the residual ‖E‖_F/√k and the stability factor (see `_stability`), by power iteration
                where ‖E‖_F does not already prove the step stable,
-4. ``apply``   E·X, straight into the weight (decoupled) or onto a copy of the gradient (coupled).
+4. ``apply``   adds E·X to the weight in place (decoupled), or to a copy of the gradient (coupled).
 
-A tile table says which matrix and which tile a program works on: one launch serves any number of weights of any shape. No
-atomics: the same bits come out every time. Weights may lie in memory in any dense order whose outermost dimension is the
-first (channels_last does): a permutation of the columns goes through the formula unchanged.
+A tile table tells each program which matrix and which tile it works on (`_columns`): one launch serves any number of weights
+of any shape. There are no atomics: the same bits come out every time. Weights may lie in memory in any dense order whose
+outermost dimension is the first (as in channels_last): a permutation of the columns goes through the formula unchanged.
 
-Where a tile begins is an int64, what is inside it int32: weights of more than 2³¹ elements are fine, and the offsets take
+The offset of a tile is an int64, offsets inside it are int32: weights of more than 2³¹ elements work, and the offsets take
 half the registers that pointers would.
 """
 
@@ -24,25 +24,52 @@ half the registers that pointers would.
 import triton
 import triton.language as tl
 
-# Columns of the matrix table (int64); `_plan` fills it.
-FIELDS = 13
-TILE = 128
-HALF_MAX = tl.constexpr(60000.0)  # of half precision 65504: beyond it the guard is at work, and a bound is as good
+from bort.optim.kernels._columns import (
+    ACROSS,
+    ADDRESS_COLUMNS,
+    DOWN,
+    E_START,
+    ERROR_START,
+    GRADIENT,
+    IS_TALL,
+    LONG,
+    LONG_PADDED,
+    MATRIX,
+    MATRIX_COLUMNS,
+    RESULT,
+    SHORT,
+    SHORT_PADDED,
+    TILE_COLUMNS,
+    WEIGHT,
+    X_START,
+)
+from bort.optim.kernels._triton_add import add
+
+# Values are clamped below float16's 65504: the guard shortens steps of that size in any case.
+HALF_MAX = tl.constexpr(60000.0)
 
 
 @triton.jit
-def stage(matrices, tiles, x, FIELDS: tl.constexpr, DTYPE: tl.constexpr, SIZE: tl.constexpr):
-    tile = tiles + tl.program_id(0) * 3
-    row = matrices + tl.load(tile) * FIELDS
-    weight = tl.load(row).to(tl.pointer_type(DTYPE))
-    x += tl.multiple_of(tl.load(row + 1), 128)
-    k = tl.load(row + 3).to(tl.int32)
-    long = tl.load(row + 4).to(tl.int32)
-    padded = tl.multiple_of(tl.load(row + 6).to(tl.int32), 128)
-    tall = tl.load(row + 7)
-    error = tl.multiple_of(tl.load(row + 8), 128)
-    top = tl.load(tile + 1) * SIZE
-    left = tl.load(tile + 2) * SIZE
+def stage(matrices, tiles, x, DTYPE: tl.constexpr, SIZE: tl.constexpr):
+    """X ← W or Wᵀ in half precision. One program a tile of SIZE × SIZE of X.
+
+    Args:
+        matrices: the matrix table, (matrices, MATRIX_COLUMNS).
+        tiles: the tile table, (programs, TILE_COLUMNS).
+        x: scratch for X of all matrices, and for their rounding errors.
+        DTYPE: of the weights.
+    """
+    tile = tiles + tl.program_id(0) * TILE_COLUMNS
+    row = matrices + tl.load(tile + MATRIX) * MATRIX_COLUMNS
+    weight = tl.load(row + WEIGHT).to(tl.pointer_type(DTYPE))
+    x += tl.multiple_of(tl.load(row + X_START), 128)
+    k = tl.load(row + SHORT).to(tl.int32)
+    long = tl.load(row + LONG).to(tl.int32)
+    padded = tl.multiple_of(tl.load(row + LONG_PADDED).to(tl.int32), 128)
+    tall = tl.load(row + IS_TALL)
+    error = tl.multiple_of(tl.load(row + ERROR_START), 128)
+    top = tl.load(tile + DOWN) * SIZE
+    left = tl.load(tile + ACROSS) * SIZE
     first = tl.arange(0, SIZE)[:, None]
     second = tl.arange(0, SIZE)[None, :]
     if tall != 0:
@@ -63,6 +90,10 @@ def stage(matrices, tiles, x, FIELDS: tl.constexpr, DTYPE: tl.constexpr, SIZE: t
 
 @triton.jit
 def _sums(a, b, offsets, error, steps, first, last, SIZE: tl.constexpr, STEP: tl.constexpr):
+    """Two panels of X multiplied, (SIZE × SIZE): steps ``first`` to ``last`` of STEP columns each.
+
+    Steps count on from X·Xᵀ to X·Lᵀ and L·Xᵀ, with L the rounding errors, ``steps`` in each.
+    """
     sums = tl.zeros((SIZE, SIZE), dtype=tl.float32)
     for step in range(first, last):
         panel = step // steps
@@ -81,21 +112,32 @@ def gram(
     e,
     norms,
     scale,
-    FIELDS: tl.constexpr,
     SIZE: tl.constexpr,
     STEP: tl.constexpr,
     SEGMENT: tl.constexpr,
 ):
-    tile = tiles + tl.program_id(0) * 3
-    row = matrices + tl.load(tile) * FIELDS
-    i = tl.load(tile + 1)
-    j = tl.load(tile + 2)
-    x += tl.multiple_of(tl.load(row + 1), 128)
-    e += tl.multiple_of(tl.load(row + 2), 128)
-    k = tl.load(row + 3).to(tl.int32)
-    side = tl.multiple_of(tl.load(row + 5).to(tl.int32), 128)
-    padded = tl.multiple_of(tl.load(row + 6).to(tl.int32), 128)
-    error = tl.multiple_of(tl.load(row + 8), 128)
+    """E ← X Xᵀ − s·I. One program a tile of SIZE × SIZE on or below the diagonal, which it also writes above it.
+
+    Args:
+        matrices: the matrix table, (matrices, MATRIX_COLUMNS).
+        tiles: the tile table, (programs, TILE_COLUMNS).
+        x: scratch that holds X of all matrices.
+        e: scratch for E of all matrices, in half precision.
+        norms: ‖E‖² of each tile goes here, that of a tile below the diagonal twice, (programs,).
+        scale: s.
+        STEP: columns of X that are multiplied at a time.
+        SEGMENT: columns after which a sum is closed and added to the total; 0: never.
+    """
+    tile = tiles + tl.program_id(0) * TILE_COLUMNS
+    row = matrices + tl.load(tile + MATRIX) * MATRIX_COLUMNS
+    i = tl.load(tile + DOWN)
+    j = tl.load(tile + ACROSS)
+    x += tl.multiple_of(tl.load(row + X_START), 128)
+    e += tl.multiple_of(tl.load(row + E_START), 128)
+    k = tl.load(row + SHORT).to(tl.int32)
+    side = tl.multiple_of(tl.load(row + SHORT_PADDED).to(tl.int32), 128)
+    padded = tl.multiple_of(tl.load(row + LONG_PADDED).to(tl.int32), 128)
+    error = tl.multiple_of(tl.load(row + ERROR_START), 128)
     steps = padded // STEP
     within = tl.arange(0, SIZE)
     offsets = within[:, None] * padded + tl.arange(0, STEP)[None, :]
@@ -104,8 +146,8 @@ def gram(
     # With the rounding errors staged, X ≈ H + L and XXᵀ ≈ HHᵀ + HLᵀ + LHᵀ: the same loop over three panels.
     total_steps = tl.where(error != 0, 3, 1) * steps
     if SEGMENT:
-        # Tensor cores cut off what they add to a sum instead of rounding it: over millions of terms that is felt. Here
-        # their sums are short ones, added up with proper rounding.
+        # Tensor cores truncate when they add to a sum, and over millions of terms that becomes a visible error. Here
+        # their sums are short, and are added up with proper rounding.
         sums = tl.zeros((SIZE, SIZE), dtype=tl.float32)
         for first in range(0, total_steps, SEGMENT // STEP):
             last = tl.minimum(first + SEGMENT // STEP, total_steps)
@@ -123,115 +165,13 @@ def gram(
 
 
 @triton.jit
-def judge(
-    matrices,
-    e,
-    norms,
-    probes,
-    residuals,
-    factors,
-    rate,
-    rate_tensor,
-    scale,
-    step_limit,
-    scale_limit,
-    shortened,
-    ITERATIONS: tl.constexpr,
-    FIELDS: tl.constexpr,
-    HAS_RATE: tl.constexpr,
-    ROWS: tl.constexpr,
-    COLUMNS: tl.constexpr,
-):
-    matrix = tl.program_id(0)
-    row = matrices + matrix * FIELDS
-    k = tl.load(row + 3)
-    side = tl.multiple_of(tl.load(row + 5).to(tl.int32), 128)
-    first = tl.load(row + 9)
-    count = tl.load(row + 10).to(tl.int32)
-    slot = tl.load(row + 11)
-    if HAS_RATE:
-        rate *= tl.load(rate_tensor).to(tl.float32)
-    columns = tl.arange(0, COLUMNS)
-    total = tl.zeros((COLUMNS,), dtype=tl.float32)
-    for start in range(0, count, COLUMNS):
-        total += tl.load(norms + first + start + columns, mask=start + columns < count, other=0.0)
-    size = tl.sqrt(tl.sum(total))
-    tl.store(residuals + slot, size / tl.sqrt(k.to(tl.float32)))
-    factor = 1.0
-    repelled = rate * scale >= scale_limit
-    if (rate * size > step_limit) | repelled:
-        e += tl.multiple_of(tl.load(row + 2), 128)
-        probes += tl.load(row + 12)
-        rows = tl.arange(0, ROWS)
-        for start in range(0, side, COLUMNS):
-            spread = (start + columns).to(tl.float32)
-            tl.store(probes + start + columns, tl.cos(spread * (spread + 1.0) * 0.754877666))
-        length = 1.0
-        size = 0.0
-        for iteration in range(ITERATIONS):
-            source = probes + (iteration % 2) * side
-            target = probes + (1 - iteration % 2) * side
-            tl.debug_barrier()
-            square = tl.zeros((COLUMNS,), dtype=tl.float32)
-            for start in range(0, side, COLUMNS):
-                value = tl.load(source + start + columns)
-                square += value * value
-            length = tl.maximum(tl.sqrt(tl.sum(square)), 1e-30)
-            square_out = tl.zeros((ROWS,), dtype=tl.float32)
-            for start in range(0, side, ROWS):
-                sums = tl.zeros((ROWS,), dtype=tl.float32)
-                for across in range(0, side, COLUMNS):
-                    line = e + (start + rows[:, None]).to(tl.int64) * side + across + columns[None, :]
-                    value = tl.load(source + across + columns) / length
-                    sums += tl.sum(tl.load(line).to(tl.float32) * value[None, :], axis=1)
-                tl.store(target + start + rows, sums)
-                square_out += sums * sums
-            size = tl.sqrt(tl.sum(square_out))
-        # E was rounded to 11 bits: stay a lower estimate all the same.
-        if (rate * size * 0.999 > step_limit) | repelled:
-            factor = shortened / (rate * tl.maximum(size, scale))
-    tl.store(factors + matrix, factor)
-
-
-@triton.jit
-def halves(values):
-    """The left and the right half of a tile."""
-    paired = tl.reshape(values, (values.shape[0], 2, values.shape[1] // 2))
-    return tl.split(tl.permute(paired, (0, 2, 1)))
-
-
-@triton.jit
-def _finish(sums, source, target, pitch, rows_left, columns_left, rate, DTYPE: tl.constexpr):
-    i = tl.arange(0, sums.shape[0])[:, None]
-    j = tl.arange(0, sums.shape[1])[None, :]
-    inside = (i < rows_left) & (j < columns_left)
-    place = i * pitch + j
-    value = tl.load(source + place, mask=inside, other=0.0).to(tl.float32) + rate * sums
-    tl.store(target + place, value.to(DTYPE), mask=inside)
-
-
-@triton.jit
-def add(sums, source, target, pitch, rows_left, columns_left, rate, DTYPE: tl.constexpr):
-    """target ← source + rate · sums, as far as the matrix goes."""
-    # A quarter at a time: what is read and written beside all the sums would not fit into the registers.
-    WIDTH: tl.constexpr = sums.shape[1] // 4
-    left_half, right_half = halves(sums)
-    first, second = halves(left_half)
-    third, fourth = halves(right_half)
-    _finish(first, source, target, pitch, rows_left, columns_left, rate, DTYPE)
-    _finish(second, source + WIDTH, target + WIDTH, pitch, rows_left, columns_left - WIDTH, rate, DTYPE)
-    _finish(third, source + 2 * WIDTH, target + 2 * WIDTH, pitch, rows_left, columns_left - 2 * WIDTH, rate, DTYPE)
-    _finish(fourth, source + 3 * WIDTH, target + 3 * WIDTH, pitch, rows_left, columns_left - 3 * WIDTH, rate, DTYPE)
-
-
-@triton.jit
 def apply(
     matrices,
     tiles,
     x,
     e,
     factors,
-    gradients,
+    addresses,
     rate,
     rate_tensor,
     skip,
@@ -243,23 +183,35 @@ def apply(
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
     STEP: tl.constexpr,
-    FIELDS: tl.constexpr,
 ):
-    tile = tiles + tl.program_id(0) * 3
-    matrix = tl.load(tile)
-    row = matrices + matrix * FIELDS
-    k = tl.load(row + 3).to(tl.int32)
-    long = tl.load(row + 4).to(tl.int32)
-    side = tl.multiple_of(tl.load(row + 5).to(tl.int32), 128)
-    padded = tl.multiple_of(tl.load(row + 6).to(tl.int32), 128)
-    top = tl.load(tile + 1) * ROWS
-    left = tl.load(tile + 2) * COLUMNS
-    e += tl.multiple_of(tl.load(row + 2), 128)
-    x += tl.multiple_of(tl.load(row + 1), 128) + left
+    """W ← W + rate·E·X, or result ← gradient + rate·E·X. One program a tile of ROWS × COLUMNS of X.
+
+    Args:
+        matrices: the matrix table, (matrices, MATRIX_COLUMNS).
+        tiles: the tile table, (programs, TILE_COLUMNS): of wide weights only, or of TALL ones only.
+        x, e: scratch that holds X and E of all matrices.
+        factors: the stability factor of each matrix, (matrices,).
+        addresses: the address table, (matrices, ADDRESS_COLUMNS); read only if COUPLED.
+        rate, rate_tensor: what E·X is multiplied by, the product of both; the tensor is read only if HAS_RATE.
+        skip: not 0 if all weights have to stay as they are; read only if HAS_SKIP.
+        DTYPE: of weights and gradients.
+        STEP: columns of E that are multiplied at a time.
+    """
+    tile = tiles + tl.program_id(0) * TILE_COLUMNS
+    matrix = tl.load(tile + MATRIX)
+    row = matrices + matrix * MATRIX_COLUMNS
+    k = tl.load(row + SHORT).to(tl.int32)
+    long = tl.load(row + LONG).to(tl.int32)
+    side = tl.multiple_of(tl.load(row + SHORT_PADDED).to(tl.int32), 128)
+    padded = tl.multiple_of(tl.load(row + LONG_PADDED).to(tl.int32), 128)
+    top = tl.load(tile + DOWN) * ROWS
+    left = tl.load(tile + ACROSS) * COLUMNS
+    e += tl.multiple_of(tl.load(row + E_START), 128)
+    x += tl.multiple_of(tl.load(row + X_START), 128) + left
     r = tl.arange(0, ROWS)
     c = tl.arange(0, COLUMNS)
     depth = tl.arange(0, STEP)
-    # W is X or, where it is tall, Xᵀ. E is symmetric, so (E·X)ᵀ = Xᵀ·E: computed the way it is stored.
+    # A tall W is Xᵀ, and E is symmetric: (E·X)ᵀ = Xᵀ·E, computed in the order in which W is stored.
     if TALL:
         e += top
         from_x = depth[None, :] * padded + c[:, None]
@@ -292,9 +244,9 @@ def apply(
     if HAS_SKIP:
         rows_left = tl.where(tl.load(skip) == 0, rows_left, 0)
     if COUPLED:
-        source = tl.load(gradients + matrix * 2).to(tl.pointer_type(DTYPE)) + start
-        target = tl.load(gradients + matrix * 2 + 1).to(tl.pointer_type(DTYPE)) + start
+        source = tl.load(addresses + matrix * ADDRESS_COLUMNS + GRADIENT).to(tl.pointer_type(DTYPE)) + start
+        target = tl.load(addresses + matrix * ADDRESS_COLUMNS + RESULT).to(tl.pointer_type(DTYPE)) + start
     else:
-        source = tl.load(row).to(tl.pointer_type(DTYPE)) + start
+        source = tl.load(row + WEIGHT).to(tl.pointer_type(DTYPE)) + start
         target = source
     add(sums, source, target, pitch, rows_left, columns_left, rate, DTYPE)

@@ -1,8 +1,9 @@
 """The two products of one large weight on GPUs that have a tensor memory accelerator (NVIDIA Hopper and later).
 
-A weight too large to share its scratch with others is launched alone. Its operands then have one shape, which the accelerator
-can be told of beforehand: it fetches whole blocks by itself, and the registers that addresses took go into larger tiles. The
-mathematics are those of ``gram`` and ``apply`` in `_triton`; only who loads, and how much at a time, differs.
+A weight that needs more scratch than a whole batch may take is launched on its own. Its operands then have one shape each,
+which the accelerator can be given beforehand: it loads whole blocks by itself, and the registers that addresses would take
+are free for larger tiles. The mathematics are those of ``gram`` and ``apply`` in `_triton`, without rounding errors; only
+the loads and the sizes of the tiles differ. The matrix is row 0 of the matrix and address tables; its scratch begins at 0.
 """
 
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
@@ -11,11 +12,25 @@ mathematics are those of ``gram`` and ``apply`` in `_triton`; only who loads, an
 import triton
 import triton.language as tl
 
-from bort.optim.kernels._triton import HALF_MAX, add, halves
+from bort.optim.kernels._columns import (
+    ACROSS,
+    DOWN,
+    GRADIENT,
+    LONG,
+    LONG_PADDED,
+    RESULT,
+    SHORT,
+    SHORT_PADDED,
+    TILE_COLUMNS,
+    WEIGHT,
+)
+from bort.optim.kernels._triton import HALF_MAX
+from bort.optim.kernels._triton_add import add, halves
 
 
 @triton.jit
 def _sums(rows, columns, top, left, first, last, ROWS: tl.constexpr, COLUMNS: tl.constexpr, STEP: tl.constexpr):
+    """ROWS rows of X from ``top`` times COLUMNS rows from ``left``, over the columns from ``first`` to ``last``."""
     sums = tl.zeros((ROWS, COLUMNS), dtype=tl.float32)
     for at in range(first, last, STEP):
         sums = tl.dot(rows.load([top, at]), columns.load([left, at]).T, sums)
@@ -36,12 +51,19 @@ def gram_large(
     STEP: tl.constexpr,
     SEGMENT: tl.constexpr,
 ):
-    tile = tiles + tl.program_id(0) * 3
-    k = tl.load(matrices + 3).to(tl.int32)
-    side = tl.multiple_of(tl.load(matrices + 5).to(tl.int32), 128)
-    padded = tl.multiple_of(tl.load(matrices + 6).to(tl.int32), 128)
-    top = tl.load(tile + 1) * ROWS
-    left = tl.load(tile + 2) * COLUMNS
+    """E ← X Xᵀ − s·I. One program a tile of ROWS × COLUMNS that touches the diagonal or lies below it.
+
+    Args:
+        matrices, tiles, e, norms, scale, SEGMENT: as in ``gram``.
+        rows: X as blocks of ROWS × STEP.
+        columns: X as blocks of COLUMNS × STEP.
+    """
+    tile = tiles + tl.program_id(0) * TILE_COLUMNS
+    k = tl.load(matrices + SHORT).to(tl.int32)
+    side = tl.multiple_of(tl.load(matrices + SHORT_PADDED).to(tl.int32), 128)
+    padded = tl.multiple_of(tl.load(matrices + LONG_PADDED).to(tl.int32), 128)
+    top = tl.load(tile + DOWN) * ROWS
+    left = tl.load(tile + ACROSS) * COLUMNS
     if SEGMENT:
         sums = tl.zeros((ROWS, COLUMNS), dtype=tl.float32)
         for first in range(0, padded, SEGMENT):
@@ -52,8 +74,8 @@ def gram_large(
     r = top + tl.arange(0, ROWS)[:, None]
     c = left + tl.arange(0, COLUMNS)[None, :]
     sums = tl.where((r == c) & (r < k), sums - scale, sums)
-    # A tile may cross the diagonal. Its lower part counts, twice but for the diagonal itself; what it has above is written
-    # by another tile too, in the same bits, since x·y = y·x: cheaper than a mask, which would cut the stores into pieces.
+    # A tile may cross the diagonal. In ‖E‖² what lies below it counts twice, the diagonal once, the rest not. What lies above
+    # is written by another tile too, with the same bits, since x·y = y·x: a mask would cost more, it splits the stores.
     tl.store(norms + tl.program_id(0), tl.sum(sums * sums * tl.where(c < r, 2.0, tl.where(c == r, 1.0, 0.0))))
     rounded = tl.minimum(tl.maximum(sums, -HALF_MAX), HALF_MAX).to(tl.float16)
     tl.store(e + (r.to(tl.int64) * side + c), rounded)
@@ -67,7 +89,7 @@ def apply_large(
     x,
     e,
     factors,
-    gradients,
+    addresses,
     rate,
     rate_tensor,
     skip,
@@ -80,22 +102,28 @@ def apply_large(
     COLUMNS: tl.constexpr,
     STEP: tl.constexpr,
 ):
-    """A tile of ROWS × COLUMNS of the weight as it lies in memory: of E·X or, where it is tall, of Xᵀ·E."""
-    tile = tiles + tl.program_id(0) * 3
-    k = tl.load(matrices + 3).to(tl.int32)
-    long = tl.load(matrices + 4).to(tl.int32)
-    side = tl.multiple_of(tl.load(matrices + 5).to(tl.int32), 128)
+    """W ← W + rate·E·X, or result ← gradient + rate·E·X. One program a tile of ROWS × COLUMNS of W as it lies in memory.
+
+    Args:
+        x: X as blocks of STEP × COLUMNS, or STEP × ROWS if TALL.
+        e: E as blocks of ROWS × STEP, or STEP × COLUMNS if TALL.
+        The others: as in ``apply``. In the tile table of a tall weight, ``down`` counts COLUMNS and ``across`` ROWS.
+    """
+    tile = tiles + tl.program_id(0) * TILE_COLUMNS
+    k = tl.load(matrices + SHORT).to(tl.int32)
+    long = tl.load(matrices + LONG).to(tl.int32)
+    side = tl.multiple_of(tl.load(matrices + SHORT_PADDED).to(tl.int32), 128)
     sums = tl.zeros((ROWS, COLUMNS), dtype=tl.float32)
     if TALL:
-        left = tl.load(tile + 1) * COLUMNS
-        top = tl.load(tile + 2) * ROWS
+        left = tl.load(tile + DOWN) * COLUMNS
+        top = tl.load(tile + ACROSS) * ROWS
         for at in range(0, side, STEP):
             sums = tl.dot(x.load([at, top]).T, e.load([at, left]), sums)
         height = long
         pitch = k
     else:
-        top = tl.load(tile + 1) * ROWS
-        left = tl.load(tile + 2) * COLUMNS
+        top = tl.load(tile + DOWN) * ROWS
+        left = tl.load(tile + ACROSS) * COLUMNS
         for at in range(0, side, STEP):
             sums = tl.dot(e.load([top, at]), x.load([at, left]), sums)
         height = k
@@ -108,10 +136,10 @@ def apply_large(
         rows_left = tl.where(tl.load(skip) == 0, rows_left, 0)
     start = top.to(tl.int64) * pitch + left
     if COUPLED:
-        source = tl.load(gradients).to(tl.pointer_type(DTYPE)) + start
-        target = tl.load(gradients + 1).to(tl.pointer_type(DTYPE)) + start
+        source = tl.load(addresses + GRADIENT).to(tl.pointer_type(DTYPE)) + start
+        target = tl.load(addresses + RESULT).to(tl.pointer_type(DTYPE)) + start
     else:
-        source = tl.load(matrices).to(tl.pointer_type(DTYPE)) + start
+        source = tl.load(matrices + WEIGHT).to(tl.pointer_type(DTYPE)) + start
         target = source
     HALF: tl.constexpr = COLUMNS // 2
     left_half, right_half = halves(sums)

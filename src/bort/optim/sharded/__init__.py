@@ -1,5 +1,22 @@
-"""Weights that several processes hold together: see README.md in this folder."""
+"""Weights that several processes hold together (DTensors), and penalties that they share out (DDP): README.md in this folder
+explains both."""
 
-from bort.optim.sharded._layout import is_dtensor, whole
+from bort.optim.sharded._ddp import DdpSharing
+from bort.optim.sharded._layout import as_dtensor, is_dtensor, local, local_gradient, unsupported
+from bort.optim.sharded._plan import ShardedRounds
+from bort.optim.sharded._round import whole
+from bort.optim.sharded._routes import directions
+from bort.optim.sharded._routing import routing
 
-__all__ = ["is_dtensor", "whole"]
+__all__ = [
+    "DdpSharing",
+    "ShardedRounds",
+    "as_dtensor",
+    "directions",
+    "is_dtensor",
+    "local",
+    "local_gradient",
+    "routing",
+    "unsupported",
+    "whole",
+]

@@ -10,8 +10,8 @@ gather    b·kK·(1 − 1/R)          2      4·k²K/R             cuts across t
 own       2·b·kK/R·(1 − 1/R)      2      4·k²K on the owner  all: whole matrices go to owners, directions come back
 ========  ======================  =====  ==================  ==========================================================
 
-Calls are those of a round of many weights, not of each weight. (The code takes whole Gram matrices where it could take one
-triangle; that is a factor the FLOP rate has to know of.)
+Calls are those of a round of many weights, not of each weight. (FLOPs are of whole products, though a kernel may compute
+only one triangle of a Gram matrix: a FLOP rate that is to fit has to be measured by the same count.)
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-BUCKET_BYTES = 64 * 2**20
-"""What a round moves at most."""
+from bort.optim.sharded._routing import current_routing
 
 
 @dataclass(frozen=True)
@@ -55,18 +54,17 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Matrix:
-    """One weight, as far as its costs go."""
+    """What the costs of one weight depend on."""
 
     rows: int
     columns: int
     parts: int
     """In how many parts it is cut."""
-    long: bool
+    cut_along_long_side: bool
     """Whether the cuts are across the side that its smaller Gram matrix sums over."""
-    width: int = 4
-    """Bytes of an element."""
-    special: bool = False
-    """Must be whole to be computed: blocks, modes other than "full", an adaptive scale."""
+    element_bytes: int = 4
+    must_be_owned: bool = False
+    """Cannot be computed from pieces: blocks, modes other than "full", an adaptive scale."""
 
     @property
     def flops(self) -> float:
@@ -75,34 +73,34 @@ class Matrix:
 
     @property
     def size(self) -> float:
-        return float(self.rows * self.columns * self.width)
+        return float(self.rows * self.columns * self.element_bytes)
 
     @property
     def gram_size(self) -> float:
-        return float(min(self.rows, self.columns) ** 2 * max(4, self.width))
+        return float(min(self.rows, self.columns) ** 2 * max(4, self.element_bytes))
 
 
 def estimate(matrices: Sequence[Matrix], owned: Sequence[bool]) -> Estimate:
     """The costs of weights of one group of ranks, some of which go to owners."""
     parts = matrices[0].parts
-    rest = 1 - 1 / parts
-    mine = [matrix for matrix, own in zip(matrices, owned, strict=True) if own]
-    reduced = [matrix for matrix, own in zip(matrices, owned, strict=True) if not own and matrix.long]
-    gathered = [matrix for matrix, own in zip(matrices, owned, strict=True) if not own and not matrix.long]
-    grams, wholes = sum(matrix.gram_size for matrix in reduced), sum(matrix.size for matrix in gathered)
-    pieces = sum(matrix.size for matrix in mine) / parts
+    elsewhere = 1 - 1 / parts
+    to_own = [matrix for matrix, own in zip(matrices, owned, strict=True) if own]
+    to_share = [matrix for matrix, own in zip(matrices, owned, strict=True) if not own]
+    grams = sum(matrix.gram_size for matrix in to_share if matrix.cut_along_long_side)
+    wholes = sum(matrix.size for matrix in to_share if not matrix.cut_along_long_side)
+    pieces = sum(matrix.size for matrix in to_own) / parts
     calls = _rounds(grams) + 2 * _rounds(wholes) + 2 * _rounds(pieces)
-    flops = sum(matrix.flops for matrix in (*reduced, *gathered)) / parts
-    flops += assign([matrix.flops for matrix in mine], parts)[1]
-    return Estimate((2 * grams + wholes + 2 * pieces) * rest, calls, flops)
+    flops = sum(matrix.flops for matrix in to_share) / parts
+    flops += assign([matrix.flops for matrix in to_own], parts)[1]
+    return Estimate((2 * grams + wholes + 2 * pieces) * elsewhere, calls, flops)
 
 
 def _rounds(size: float) -> int:
-    return math.ceil(size / BUCKET_BYTES)
+    return math.ceil(size / current_routing().bucket_bytes)
 
 
 def assign(costs: Sequence[float], parts: int) -> tuple[list[int], float]:
-    """Who does which piece of work, the largest first, each to whom has least; and what the busiest one has."""
+    """The rank that does each piece of work, largest first, each to the rank with the least so far; and the largest load."""
     loads = [0.0] * parts
     owners = [0] * len(costs)
     for index in sorted(range(len(costs)), key=lambda index: -costs[index]):
@@ -114,14 +112,17 @@ def assign(costs: Sequence[float], parts: int) -> tuple[list[int], float]:
 def choose(matrices: Sequence[Matrix], machine: Machine) -> list[bool]:
     """For each weight of one group of ranks: whether it goes to an owner.
 
-    Owners are cheap in bytes and idle when there are fewer large matrices than ranks. So: the largest few are shared, as
-    many as pay; the others owned.
+    Owners are cheap in bytes, but some are idle when there are fewer large matrices than ranks. So the largest few are
+    shared, as many as pay; the others are owned.
     """
-    free = [i for i, matrix in enumerate(matrices) if not matrix.special]
-    free.sort(key=lambda i: (-matrices[i].flops, i))
+    fixed = current_routing().own
+    if fixed is not None:
+        return [fixed or matrix.must_be_owned for matrix in matrices]
+    shareable = [i for i, matrix in enumerate(matrices) if not matrix.must_be_owned]
+    shareable.sort(key=lambda i: (-matrices[i].flops, i))
     best, best_seconds = [True] * len(matrices), math.inf
-    for count in sorted({0, *(2**power for power in range(len(free).bit_length())), len(free)}):
-        shared = set(free[:count])
+    for count in sorted({0, *(2**power for power in range(len(shareable).bit_length())), len(shareable)}):
+        shared = set(shareable[:count])
         owned = [i not in shared for i in range(len(matrices))]
         seconds = estimate(matrices, owned).seconds(machine)
         if seconds < best_seconds:

@@ -1,9 +1,8 @@
-"""``shard=True``: where every rank has every weight (DDP), each computes its share of the penalties, and all exchange them.
+"""``shard=True``: where every rank has every weight (DDP), each computes some of the penalties, and all exchange them.
 
-It saves products and costs one exchange of the weights' size, so it pays where products are dear and links are fast. Nobody
-has to know: after one step to warm up, a step of each kind is timed, and all ranks keep what was faster for the slowest of
-them. What is exchanged are directions, which depend on the weights alone: gradients play no part in it, so a rank that
-lacks one leaves nobody waiting.
+It saves products and costs one exchange of the weights' size, so it pays where products are slow and links are fast. A trial
+decides: after one step to warm up, a step of each kind is timed, and all ranks keep what was faster for the slowest of
+them. What is exchanged are directions, which depend on the weights alone: no rank waits for another one's gradients.
 """
 
 from __future__ import annotations
@@ -11,33 +10,36 @@ from __future__ import annotations
 import time
 import zlib
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from bort.optim._spec import Move, PenaltySpec, Weight
+from bort.optim._stability import Stability
+from bort.optim.kernels import Kernels
 from bort.optim.sharded import _cost
-from bort.optim.kernels import _run as _cuda
-from bort.optim._plain_torch import Judged, Weight
+from bort.optim.sharded._routing import current_routing
 
-_ALONE, _TOGETHER = (0, 1), (2, 3)  # trial steps: one to warm up, one to time
+# The steps of the trial, of each kind one to warm up and one to time.
+_ALONE, _SHARED = (0, 1), (2, 3)
 
 
-class Share:
-    """How one param group is shared. ``directions`` is called at every step, by all ranks or by none."""
+class DdpSharing:
+    """How one param group is shared out. At every step all ranks call ``begin``, then ``directions`` if the step is a shared
+    one, then ``end``."""
 
     def __init__(self) -> None:
-        self.pays: bool | None = None
-        self._turn = 0
+        self._pays: bool | None = None
+        self._trial_step = 0
         self._seconds = [0.0, 0.0]
         self._started = 0.0
         self._weights: list[Weight] = []
         self._owners: list[int] = []
-        self._plans: dict[Any, Any] = {}
+        self._kernels = Kernels()
 
     def begin(self, weights: list[Weight]) -> bool:
-        """Whether this step is a shared one."""
+        """Whether the penalties of this step are shared out."""
         device = weights[0][1].device
         if device.type == "cuda" and torch.cuda.is_current_stream_capturing():
             raise RuntimeError("shard=True cannot be captured in a CUDA graph: use shard=False with a captured step")
@@ -49,45 +51,55 @@ class Share:
             _check_alike([p for _, p in weights])
             costs = [_cost.Matrix(len(p), p[0].numel(), 1, False).flops for _, p in weights]
             self._weights, self._owners = weights, _cost.assign(costs, dist.get_world_size())[0]
-        if self.pays is None and self._turn in (_ALONE[1], _TOGETHER[1]):
+        outcome = self._outcome()
+        if outcome is not None:
+            return outcome
+        if self._is_timed():
             _wait(device)
             self._started = time.perf_counter()
-        return self._turn in _TOGETHER if self.pays is None else self.pays
+        return self._trial_step in _SHARED
 
-    def directions(self, group: dict[str, Any], judged: Judged) -> Iterator[tuple[Weight, Tensor, Tensor]]:
-        """(weight, direction, distance) of all weights: this rank computes its share, and gets the others'."""
+    def directions(self, spec: PenaltySpec, stability: Stability) -> Iterator[Move]:
+        """(weight, direction, residual) of all weights: this rank computes its own, and gets the others'."""
         rank = dist.get_rank()
-        mine = [weight for weight, owner in zip(self._weights, self._owners, strict=True) if owner == rank]
-        found = _cuda.directions(mine, group, judged, self._plans)
+        own = [weight for weight, owner in zip(self._weights, self._owners, strict=True) if owner == rank]
+        computed = self._kernels.directions(own, spec, stability)
         for dtype in dict.fromkeys(p.dtype for _, p in self._weights):
-            width = torch.promote_types(dtype, torch.float32)
             members = [
                 (weight, owner)
                 for weight, owner in zip(self._weights, self._owners, strict=True)
                 if weight[1].dtype is dtype
             ]
-            yield from _gather(members, found, width)
+            yield from _exchange(members, computed, torch.promote_types(dtype, torch.float32))
 
     def end(self) -> None:
         """After the weights have moved."""
-        if self.pays is not None:
+        if self._outcome() is not None:
             return
         device = self._weights[0][1].device
-        if self._turn in (_ALONE[1], _TOGETHER[1]):
+        if self._is_timed():
             _wait(device)
-            self._seconds[self._turn == _TOGETHER[1]] = time.perf_counter() - self._started
-        self._turn += 1
-        if self._turn > _TOGETHER[1]:
+            self._seconds[self._trial_step == _SHARED[1]] = time.perf_counter() - self._started
+        self._trial_step += 1
+        if self._trial_step > _SHARED[1]:
             slowest = torch.tensor(self._seconds, dtype=torch.float64).to(device)
             dist.all_reduce(slowest, op=dist.ReduceOp.MAX)
-            alone, together = slowest.tolist()
-            self.pays = together < alone
+            alone, shared = slowest.tolist()
+            self._pays = shared < alone
+
+    def _outcome(self) -> bool | None:
+        """Whether sharing pays; None during the trial."""
+        fixed = current_routing().share
+        return self._pays if fixed is None else fixed
+
+    def _is_timed(self) -> bool:
+        return self._trial_step in (_ALONE[1], _SHARED[1])
 
 
-def _gather(
-    members: list[tuple[Weight, int]], found: dict[int, tuple[Tensor, Tensor]], dtype: torch.dtype
-) -> Iterator[tuple[Weight, Tensor, Tensor]]:
-    """One exchange: every owner's directions, each followed by its distance."""
+def _exchange(
+    members: list[tuple[Weight, int]], computed: dict[int, tuple[Tensor, Tensor]], dtype: torch.dtype
+) -> Iterator[Move]:
+    """One call: the directions of every owner, each followed by its residual. ``computed`` are this rank's, by slot."""
     rank, ranks = dist.get_rank(), dist.get_world_size()
     lengths = [sum(p.numel() + 1 for (_, p), owner in members if owner == r) for r in range(ranks)]
     sent = torch.zeros(max(lengths), dtype=dtype, device=members[0][0][1].device)
@@ -95,28 +107,30 @@ def _gather(
         part
         for (slot, _), owner in members
         if owner == rank
-        for part in (found[slot][0].reshape(-1), found[slot][1].view(1))
+        for part in (computed[slot][0].reshape(-1), computed[slot][1].view(1))
     ]
     if parts:
         sent[: lengths[rank]] = torch.cat([part.to(dtype) for part in parts])
     received = sent.new_empty(ranks * len(sent))
     dist.all_gather_into_tensor(received, sent)
-    at = [r * len(sent) for r in range(ranks)]
+    starts = [r * len(sent) for r in range(ranks)]
     for (slot, p), owner in members:
-        direction = received[at[owner] : at[owner] + p.numel()].view(p.shape)
-        yield (slot, p), direction, received[at[owner] + p.numel()]
-        at[owner] += p.numel() + 1
+        start, end = starts[owner], starts[owner] + p.numel()
+        yield (slot, p), received[start:end].view(p.shape), received[end]
+        starts[owner] = end + 1
 
 
 def _check_alike(weights: Sequence[Tensor]) -> None:
-    """Under ``shard=True`` a rank's results replace the others': they had better mean the same weights."""
+    """Refuse ranks that have different weights: under ``shard=True`` the results of one rank are used by the others."""
     shapes = zlib.crc32(repr([(tuple(p.shape), str(p.dtype)) for p in weights]).encode())
     total = sum(p.detach().double().sum() for p in weights)
-    mine = torch.stack([torch.tensor(float(shapes), dtype=torch.float64).to(weights[0].device), torch.as_tensor(total)])
-    signs = torch.cat([mine, -mine])
-    dist.all_reduce(signs, op=dist.ReduceOp.MAX)
-    largest, smallest = signs[:2], -signs[2:]
-    if not torch.allclose(largest, smallest, rtol=1e-6, atol=1e-6) and not torch.isnan(signs).any():
+    marks = torch.stack(
+        [torch.tensor(float(shapes), dtype=torch.float64).to(weights[0].device), torch.as_tensor(total)]
+    )
+    extremes = torch.cat([marks, -marks])
+    dist.all_reduce(extremes, op=dist.ReduceOp.MAX)
+    largest, smallest = extremes[:2], -extremes[2:]
+    if not torch.allclose(largest, smallest, rtol=1e-6, atol=1e-6) and not torch.isnan(extremes).any():
         what = "different parameters" if largest[0] != smallest[0] else "different values in the same parameters"
         raise RuntimeError(
             f"shard=True: the ranks have {what}. It is for replicated weights, as under DistributedDataParallel, with the "

@@ -1,7 +1,7 @@
 """How a DTensor weight is cut over a device mesh, read as cuts of its matrix.
 
-A weight is (out, in, …), its matrix (out, in·…). So a cut along the first dimension is one across the rows, a cut along the
-second one across the columns, and pieces put together side by side are the matrix again. Other cuts are refused.
+A weight is (out, in, …), its matrix (out, in·…). So a cut along the first dimension separates rows, a cut along the second
+separates columns, and the pieces, one below or beside the other, are the matrix again. Other cuts are refused.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ class Cut:
     """One dimension of the mesh that cuts the matrix."""
 
     rows: bool
-    """Cut across the rows; otherwise across the columns."""
+    """Whether each part has some of the rows; otherwise, some of the columns."""
     sizes: tuple[int, ...]
     """Rows or columns of each part; the last ones may be empty."""
     place: int
-    """Which part is ours."""
+    """Which part is this rank's."""
     group: ProcessGroup
 
     @property
@@ -58,14 +58,14 @@ class Layout:
     cuts: tuple[Cut, ...]
     """In the order in which they were made; undone from the last to the first."""
     device: torch.device
-    """Where products and communication happen: the mesh's kind of device, also for weights offloaded to the CPU."""
+    """Where products and communication happen: the mesh's type of device, also for weights offloaded to the CPU."""
 
     @property
     def tall(self) -> bool:
         return self.shape[0] >= self.shape[1]
 
     def is_long(self, cut: Cut) -> bool:
-        """Whether a cut is across the side that the smaller Gram matrix sums over."""
+        """Whether a cut divides the long side, the one that the smaller Gram matrix sums over."""
         return cut.rows == self.tall
 
 
@@ -77,7 +77,7 @@ def layout_of(p: DTensor) -> Layout:
 
 
 def _cut(p: DTensor) -> tuple[tuple[int, ...], tuple[Cut, ...]]:
-    """The shape of this rank's piece, as the placements make it, and the cuts that lead there."""
+    """The shape of this rank's piece, as the placements make it, and the cuts that lead to it."""
     mesh, coordinate = p.device_mesh, p.device_mesh.get_coordinate()
     assert coordinate is not None
     shape, cuts = list(p.shape), []
@@ -88,8 +88,9 @@ def _cut(p: DTensor) -> tuple[tuple[int, ...], tuple[Cut, ...]]:
             continue
         chunk = -(-shape[dim] // parts)
         lengths = [max(0, min(chunk, shape[dim] - part * chunk)) for part in range(parts)]
-        across = math.prod(shape[1:]) // max(1, shape[dim]) if dim else 1
-        cuts.append(Cut(dim == 0, tuple(n * across for n in lengths), place, mesh.get_group(mesh_dim)))
+        # One index of the second dimension is several columns of the matrix: those of a kernel's positions.
+        columns = math.prod(shape[1:]) // max(1, shape[dim]) if dim else 1
+        cuts.append(Cut(dim == 0, tuple(length * columns for length in lengths), place, mesh.get_group(mesh_dim)))
         shape[dim] = lengths[place]
     return tuple(shape), tuple(cuts)
 
@@ -105,7 +106,7 @@ def _kind(placement: Any) -> str:
     return type(placement).__name__
 
 
-def refuse(p: Any) -> str | None:
+def unsupported(p: Any) -> str | None:
     """Why this DTensor's layout is not supported, or None."""
     kinds = [_kind(placement) for placement in p.placements]
     for kind, placement in zip(kinds, p.placements, strict=True):
@@ -128,7 +129,7 @@ def refuse(p: Any) -> str | None:
 
 
 def _is_in_order(p: Any) -> bool:
-    """Whether the cuts are those of `_order`: a strided shard undoes just the shards to its right."""
+    """Whether the cuts are in the order of `_order`: a strided shard is cut after just the shards to its right."""
     strided = [i for i, placement in enumerate(p.placements) if _kind(placement) == "_StridedShard"]
     if not strided:
         return True
@@ -139,7 +140,7 @@ def _is_in_order(p: Any) -> bool:
 
 
 def as_dtensor(piece: Tensor, like: DTensor) -> DTensor:
-    """A local piece as a DTensor that lies as ``like`` does."""
+    """A local piece as a DTensor with the mesh and the placements of ``like``."""
     # Not DTensor.from_local: it would move the piece of an offloaded weight to the mesh's device.
     result = torch.empty_like(like, dtype=piece.dtype, requires_grad=False)
     local(result).copy_(piece)
@@ -157,12 +158,3 @@ def local_gradient(p: Any) -> Tensor:
     if is_dtensor(grad) and grad.placements != p.placements:
         grad = grad.redistribute(placements=p.placements)
     return local(grad)
-
-
-def whole(p: Tensor) -> Tensor:
-    """The weight with all its rows and columns; if it is sharded, all ranks have to ask."""
-    if not is_dtensor(p):
-        return p
-    from bort.optim.sharded import _dtensor as _sharded
-
-    return _sharded.whole(p)

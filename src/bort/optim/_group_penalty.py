@@ -1,0 +1,174 @@
+"""The penalty of one param group: which weights are due in a step, and by which of four routes they are computed.
+
+=========================  ============================================================================================
+whole weights              on an NVIDIA GPU by :mod:`bort.optim.kernels`, which compute and apply the penalty of all weights
+                           in four launches; where these do not apply, by `_plain_torch`
+DTensors (FSDP2, TP)       by :mod:`bort.optim.sharded`, which gives each rank the direction of its own piece
+whole weights, under DDP   with ``shard=True`` also by :mod:`bort.optim.sharded`: each rank computes some of the weights
+                           and gets the others' directions
+=========================  ============================================================================================
+
+All but the kernels yield (weight, direction, residual), which `GroupStep.apply` takes from there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.optim import Optimizer
+
+from bort import penalty
+from bort._precision import own_precision
+from bort.optim import _plain_torch
+from bort.optim._apply import GroupStep, LentGradients
+from bort.optim._settings import refuse_gradient
+from bort.optim._spec import Move, PenaltySpec, Weight, constrained, is_matrix
+from bort.optim._stability import Stability
+from bort.optim.kernels import Kernels, is_capturing
+from bort.optim.sharded import DdpSharing, ShardedRounds, directions, is_dtensor, whole
+
+
+class GroupPenalty:
+    """What is kept of one param group from step to step: its residuals, and what each route has prepared for it.
+
+    The group itself is passed in at every call: load_state_dict replaces the dict.
+    """
+
+    def __init__(self) -> None:
+        self._residuals: Tensor | None = None
+        self._kernels = Kernels()
+        self._sharded = ShardedRounds()
+        self._ddp = DdpSharing()
+
+    def begin(self, optimizer: Optimizer, group: dict[str, Any], lent: LentGradients) -> GroupStep | None:
+        """The step that ``apply`` is to make, or None if no penalty is due. Counts the steps between two penalties."""
+        spec = PenaltySpec.of(group)
+        distributed = dist.is_available() and dist.is_initialized()
+        matrices = [p for p in group["params"] if is_matrix(p)]
+        weights = _active(matrices, group, spec.shard, distributed)
+        if not _is_due(group, spec.every) or not weights:
+            return None
+        return GroupStep(
+            spec,
+            weights,
+            Stability.of(spec, group, optimizer.defaults.get("lr")),
+            self._residuals_for(len(matrices), weights[0][1].device),
+            group.get("lr"),
+            lent,
+            optimizer.state,
+            getattr(optimizer, "grad_scale", None),
+            getattr(optimizer, "found_inf", None),
+            distributed,
+        )
+
+    def apply(self, step: GroupStep) -> None:
+        if not step.distributed:
+            self._apply_whole(step.weights, step)
+            return
+        dtensors = [weight for weight in step.weights if is_dtensor(weight[1])]
+        if dtensors:
+            self._apply_dtensors(dtensors, step)
+        replicas = [weight for weight in step.weights if not is_dtensor(weight[1])]
+        if replicas and step.spec.shard and dist.get_world_size() > 1:
+            self._apply_shared(replicas, step)
+        elif replicas:
+            self._apply_whole(_with_gradient(replicas), step)
+
+    def _apply_whole(self, weights: list[Weight], step: GroupStep) -> None:
+        """Weights that are whole on this process."""
+        if weights and weights[0][1].is_cuda:
+            weights = self._apply_by_kernels(weights, step)
+        if weights:
+            moves = _plain_torch.directions(weights, step.spec, step.stability)
+            _move(moves, weights[0][1].device, step)
+
+    def _apply_by_kernels(self, weights: list[Weight], step: GroupStep) -> list[Weight]:
+        """Returns the weights that the kernels do not take."""
+        spec, stability = step.spec, step.stability
+        if spec.decoupled:
+            return self._kernels.decouple(weights, spec, stability, step.residuals, step.found_inf)
+        gradients, rest = self._kernels.couple(weights, spec, stability, step.residuals, step.grad_scale)
+        for p, grad in gradients:
+            step.lent.lend(p, grad)
+        return rest
+
+    def _apply_dtensors(self, weights: list[Weight], step: GroupStep) -> None:
+        """Weights of which every rank has a piece."""
+        if torch.is_grad_enabled():
+            raise RuntimeError(
+                "differentiable=True: a step on sharded weights (DTensor) cannot be differentiated through"
+            )
+        rounds = self._sharded.of(weights, step.spec)
+        _move(directions(rounds, step.spec, step.stability), rounds[0].device, step)
+
+    def _apply_shared(self, weights: list[Weight], step: GroupStep) -> None:
+        """Weights that every rank has, of which each computes some, if a trial finds that faster."""
+        if self._ddp.begin(weights):
+            _move(self._ddp.directions(step.spec, step.stability), weights[0][1].device, step)
+        else:
+            self._apply_whole(_with_gradient(weights), step)
+        self._ddp.end()
+
+    def _residuals_for(self, count: int, device: torch.device) -> Tensor:
+        """The group's residuals, nan before the first step. The same memory at every step: a captured CUDA graph goes on
+        writing where ``residuals`` reads."""
+        kept = self._residuals
+        if kept is None or len(kept) != count or kept.device != device:
+            with torch.inference_mode(False):  # a tensor made in inference mode could not be written to after it
+                kept = self._residuals = torch.full((count,), torch.nan, device=device)
+        return kept
+
+    def residuals(self, group: dict[str, Any]) -> list[float]:
+        """Of the last penalty step, by slot; a weight that has had none is measured now."""
+        weights = constrained(group)
+        kept = self._residuals
+        values = [math.nan] * len(weights) if kept is None or len(kept) != len(weights) else kept.tolist()
+        for slot, (_, p) in enumerate(weights):
+            if math.isnan(values[slot]):
+                with own_precision("highest", p.device):
+                    values[slot] = penalty.residual(whole(p), **PenaltySpec.of(group).reading).item()
+        return values
+
+
+def _move(moves: Iterable[Move], device: torch.device, step: GroupStep) -> None:
+    with own_precision(step.spec.precision, device):
+        for weight, direction, residual in moves:
+            step.apply(weight, direction, residual)
+
+
+def _active(matrices: list[Tensor], group: dict[str, Any], shard: bool, distributed: bool) -> list[Weight]:
+    """The weights that a penalty is computed for: those that have a gradient, and those that all ranks compute together,
+    with or without a gradient here, since the others would wait for a rank that left one out."""
+    return [
+        (slot, p)
+        for slot, p in enumerate(matrices)
+        if (
+            (distributed and (shard or is_dtensor(p)) and p.requires_grad)
+            if (grad := p.grad) is None
+            else (grad.layout is torch.strided or refuse_gradient(group, p))
+        )
+    ]
+
+
+def _with_gradient(weights: list[Weight]) -> list[Weight]:
+    return [weight for weight in weights if weight[1].grad is not None]
+
+
+def _is_due(group: dict[str, Any], every: int) -> bool:
+    """Whether this step is an ``every``-th one. The count lives in the group, so that a checkpoint carries it."""
+    if not group.get("train_mode", True):  # schedule-free, switched to evaluation
+        return False
+    if every == 1:
+        return True
+    if is_capturing():
+        raise RuntimeError(
+            f"every={every} cannot be captured in a CUDA graph: each replay would repeat the decision of "
+            "one step. Use every=1 with a captured step."
+        )
+    group["penalty_step"] = group.get("penalty_step", 0) + 1
+    return bool(group["penalty_step"] % every == 0)

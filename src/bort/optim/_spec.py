@@ -1,0 +1,90 @@
+"""What a param group asks of the penalty, read once a step and then handed around as one frozen value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from torch import Tensor
+
+from bort import penalty
+
+Weight: TypeAlias = tuple[int, Tensor]
+"""A weight and its slot: its position among the constrained weights of its group, where its residual is kept."""
+
+Move: TypeAlias = tuple[Weight, Tensor, Tensor]
+"""A weight, its guarded direction W WᵀW − s·W in the weight's own shape, and its residual as a 0-dim tensor."""
+
+# μ at which a velocity of 1000 steps counts as infinite: 1/(1 − μ) has to stay finite.
+_LARGEST_MOMENTUM = 0.999
+
+
+@dataclass(frozen=True, slots=True)
+class PenaltySpec:
+    """The settings of one param group that the penalty depends on; :func:`bort.bortify` explains those of the user."""
+
+    constraint: float
+    decoupled: bool = False
+    every: int = 1
+    scale: penalty.Scale = 1.0
+    mode: penalty.Mode = "full"
+    precision: str = "high"
+    blocks: int = 1
+    transposed: bool = False
+    shard: bool = False
+    maximize: bool = False
+    """The base optimizer climbs the loss, and the penalty must not be climbed with it."""
+    momentum: float = 0.0
+    """μ that a coupled penalty passes through; 0 for a decoupled one, which is applied to the weight itself."""
+    nesterov: bool = False
+    schedule_free: bool = False
+    """The base optimizer keeps a second copy z of each weight, which has to be moved as well."""
+
+    @classmethod
+    def of(cls, group: dict[str, Any]) -> PenaltySpec:
+        decoupled = group["decoupled"]
+        momentum = 0.0 if decoupled else min(float(group.get("momentum") or 0.0), _LARGEST_MOMENTUM)
+        return cls(  # by position, since this runs at every step: keywords take longer than the rest
+            group["constraint"],
+            decoupled,
+            group["every"],
+            group["scale"],
+            group["mode"],
+            group["precision"],
+            group["blocks"],
+            group["transposed"],
+            group["shard"],
+            bool(group.get("maximize")),
+            momentum,
+            bool(group.get("nesterov")),
+            "train_mode" in group,
+        )
+
+    @property
+    def strength(self) -> float:
+        """λ of one penalty: that of all the steps since the last one."""
+        return self.constraint * self.every
+
+    @property
+    def reading(self) -> dict[str, Any]:
+        """How a weight is read and measured, as keywords of the functions in :mod:`bort.penalty`."""
+        return {"scale": self.scale, "mode": self.mode, "blocks": self.blocks, "transposed": self.transposed}
+
+    @property
+    def needs_whole_matrix(self) -> bool:
+        """Whether the direction cannot be computed from pieces of the matrix and sums over them."""
+        return self.mode != "full" or self.scale == "adaptive" or self.blocks != 1
+
+
+def constrained(group: dict[str, Any]) -> list[tuple[str, Tensor]]:
+    """The (name, weight) pairs that the group's constraint applies to, in the order of their slots."""
+    if not group["constraint"]:
+        return []
+    params = group["params"]
+    names = group.get("param_names") or map(str, range(len(params)))
+    return [(name, p) for name, p in zip(names, params, strict=True) if is_matrix(p)]
+
+
+def is_matrix(p: Tensor) -> bool:
+    """Whether a parameter has a matrix to constrain: two or more dimensions, none of them empty."""
+    return p.ndim >= 2 and p.numel() > 0
