@@ -28,8 +28,8 @@ def test_explanations(net, there, x, name):
 
 def test_inversions(net, there, x):
     for k in (None, 3):
-        found = invert.reconstruct(there, x.cuda(), "conv5", k).cpu()
-        torch.testing.assert_close(found, invert.reconstruct(net, x, "conv5", k), rtol=1e-6, atol=1e-9)
+        image = invert.reconstruct(there, x.cuda(), "conv5", k).cpu()
+        torch.testing.assert_close(image, invert.reconstruct(net, x, "conv5", k), rtol=1e-6, atol=1e-9)
     one, other = (invert.decompose(m, i, "conv5", 3) for m, i in ((there, x.cuda()), (net, x)))
     assert torch.equal(one.channels.cpu(), other.channels)
     torch.testing.assert_close(one.signals.cpu(), other.signals, rtol=1e-6, atol=1e-9)

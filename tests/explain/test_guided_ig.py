@@ -1,20 +1,18 @@
 """Guided IG: parity with PAIR's saliency, and with Integrated Gradients where the path is straight."""
 
-import functools
-
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
-from bort import explain, nets
+from bort import explain, invert, nets
 
 guided_ig_impl = pytest.importorskip("saliency.core.guided_ig").guided_ig_impl
 
 
 @pytest.fixture
 def oracle(monkeypatch):
-    """PAIR's code as it was meant: numpy 2 has renamed an argument of quantile."""
+    """PAIR's code, made to run: numpy 2 has renamed an argument of quantile."""
 
     from saliency.core import guided_ig
 
@@ -50,12 +48,12 @@ def images(count, zeros=False):
 )
 @pytest.mark.parametrize("zeros", [False, True])
 def test_parity_with_pair(net, oracle, steps, fraction, distance, zeros):
-    """A batch of three, each as PAIR's code has it alone; also with pixels that equal the baseline."""
+    """A batch of three, each image as PAIR's code explains it by itself; also with pixels that equal the baseline."""
     x = images(3, zeros)
     maps = explain.guided_ig(net, x, 4, steps=steps, fraction=fraction, distance=distance)
-    for image, found in zip(x, maps, strict=True):
+    for image, saliency in zip(x, maps, strict=True):
         expected = oracle(net, image, 4, steps=steps, fraction=fraction, max_dist=distance)
-        np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-9 * np.abs(expected).max() + 1e-12)
+        np.testing.assert_allclose(saliency, expected, rtol=1e-6, atol=1e-9 * np.abs(expected).max() + 1e-12)
 
 
 def test_straight_is_a_riemann_sum(net):
@@ -84,13 +82,14 @@ def test_an_image_that_is_the_baseline(net):
     assert maps[1].any()
 
 
-def test_progress_and_chunks(net, monkeypatch):
-    x, seen = images(3), []
+def test_progress_and_batches(net):
+    x, calls = images(3), []
     whole = explain.guided_ig(net, x, steps=5)
-    monkeypatch.setattr("bort.explain._guided_ig.at_once", lambda *_, **__: 2)
-    explain_in_two = functools.partial(explain.guided_ig, progress=lambda done, total: seen.append((done, total)))
-    torch.testing.assert_close(explain_in_two(net, x, steps=5), whole)
-    assert seen == [(k, 10) for k in range(1, 11)]
+    one = invert.Backtracker(net, "conv2", "gradient").trace(x[:1])
+    with explain.memory_budget(kept=2 * one.total):
+        in_two = explain.guided_ig(net, x, steps=5, progress=lambda *call: calls.append(call))
+    torch.testing.assert_close(in_two, whole)
+    assert calls == [(k, 10) for k in range(1, 11)]
 
 
 def test_bad_options(net):

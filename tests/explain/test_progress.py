@@ -1,4 +1,4 @@
-"""Slow methods tell how far they are, often enough for a bar that moves, and can be ended at any of those moments."""
+"""Slow methods call progress often enough for a bar that moves, and can be cancelled in any of those calls."""
 
 import copy
 import threading
@@ -7,39 +7,43 @@ import pytest
 import torch
 
 from bort import explain
-from bort.explain._common import Meter
 
-WATCHED = {
+WATCHED = {  # options, and the least number of different calls
     "guided-ig": ({"steps": 12}, 12),
     "ig": ({"steps": 50}, 12),
     "rise": ({"masks": 2600}, 40),
-    "xrai": ({"steps": 20}, 10 + 6 + 4),  # some steps from each baseline, the scales, some rounds of growth
+    "xrai": (
+        {"steps": 20},
+        10 + 6 + 4,
+    ),  # calls for the steps from both baselines, the scales, and a few rounds of growth
 }
 
 
 @pytest.mark.parametrize("name", WATCHED)
 def test_one_scale_of_many_steps(net, x, name):
-    """And the same map as without: in float64 another order of adding up would still show."""
-    (options, least), method, seen = WATCHED[name], explain.get(name), []
-    watched = method(net, x[:1], **options, progress=lambda *call: seen.append(call))
+    """And the same map as without progress: in float64 another order of summing would show."""
+    (options, least), method, calls = WATCHED[name], explain.get(name), []
+    watched = method(net, x[:1], **options, progress=lambda *call: calls.append(call))
     torch.testing.assert_close(watched, method(net, x[:1], **options), rtol=1e-12, atol=0)
-    done = [each for each, _ in seen]
+    done = [done for done, _ in calls]
     assert len(set(done)) >= least
     assert done == sorted(done)
     assert done[0] > 0
-    assert {total for _, total in seen} == {done[-1]}
+    assert {total for _, total in calls} == {done[-1]}
 
 
 @pytest.mark.parametrize("name", ["ig", "xrai"])
 def test_images_follow_each_other_on_the_scale(net, x, name):
-    seen = {}
-    for count in (1, 3):
-        calls = seen[count] = []
-        explain.get(name)(net, x[:count], steps=20, progress=lambda *call, calls=calls: calls.append(call))
-    (_, one), (_, three) = seen[1][-1], seen[3][-1]
-    assert three == 3 * one
-    assert [done for done, _ in seen[3]] == sorted(done for done, _ in seen[3])
-    assert {one, 2 * one, 3 * one} <= {done for done, _ in seen[3]}
+    def calls(count):
+        calls = []
+        explain.get(name)(net, x[:count], steps=20, progress=lambda *call: calls.append(call))
+        return calls
+
+    (_, one), three = calls(1)[-1], calls(3)
+    done = [done for done, _ in three]
+    assert three[-1] == (3 * one, 3 * one)
+    assert done == sorted(done)
+    assert {one, 2 * one, 3 * one} <= set(done)
 
 
 @pytest.mark.parametrize("part", [0, 0.3, 0.75, 0.9, 1])
@@ -62,15 +66,3 @@ def test_cancelling_leaves_nothing_behind(net, x, name, part):
     assert not images.requires_grad
     assert torch.is_grad_enabled()
     assert threading.active_count() <= threads
-
-
-def test_a_meter():
-    seen = []
-    meter = Meter(lambda *call: seen.append(call), 7)
-    first, second = meter.part(3), meter.part(4)
-    for done in (1, 2):
-        first(done, 2)
-    for done in (10, 35, 40):
-        second(done, 40)
-    assert seen == [(1, 7), (3, 7), (4, 7), (6, 7), (7, 7)]
-    assert Meter(None, 7).part(3) is None

@@ -1,4 +1,4 @@
-"""XRAI: parity with PAIR's saliency in its segments and in its greedy growth."""
+"""XRAI: parity with PAIR's saliency, worker processes, and progress in parts."""
 
 import multiprocessing
 
@@ -7,39 +7,10 @@ import pytest
 import torch
 
 from bort import explain, nets
-from bort.explain._xrai import grow, segments
+from bort.explain._xrai import Meter
+from tests.explain.test_regions import attributions, picture
 
 core = pytest.importorskip("saliency.core.xrai")
-
-
-def picture(channels, height, width, seed=0):
-    """Smooth blobs, so that there is something to segment."""
-    noise = torch.randn(1, channels, 6, 6, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-    return torch.nn.functional.interpolate(noise, (height, width), mode="bicubic", align_corners=False)[0]
-
-
-def attributions(height, width, seed=0):
-    return torch.randn(height, width, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-
-
-@pytest.mark.parametrize(("channels", "height", "width"), [(3, 224, 224), (1, 28, 28), (3, 48, 64)])
-@pytest.mark.parametrize("dilation", [0, 5])
-def test_segments_are_pairs(channels, height, width, dilation):
-    image = picture(channels, height, width)
-    expected = core._get_segments_felzenszwalb(image.permute(1, 2, 0).numpy(), dilation_rad=dilation)
-    found = segments(image, dilation)
-    assert len(found) == len(expected)
-    for mask, wanted in zip(found, expected, strict=True):
-        assert np.array_equal(mask.numpy(), wanted)
-
-
-@pytest.mark.parametrize(("height", "width", "min_pixels"), [(64, 64, 50), (28, 28, 50), (48, 64, 1)])
-@pytest.mark.parametrize("seed", range(3))
-def test_growth_is_pairs(height, width, min_pixels, seed):
-    masks = segments(picture(3, height, width, seed), 5)
-    values = attributions(height, width, seed)
-    expected, _ = core.XRAI._xrai(values.numpy(), list(masks.numpy()), min_pixel_diff=min_pixels)
-    np.testing.assert_allclose(grow(values, masks, min_pixels), expected, rtol=1e-9, atol=1e-12)
 
 
 def test_the_whole_method_is_pairs():
@@ -48,11 +19,11 @@ def test_the_whole_method_is_pairs():
     x = torch.stack([picture(3, 64, 64, seed) for seed in range(2)])
     values = torch.stack([attributions(64, 64, seed) for seed in range(2)])
     maps = explain.xrai(net, x, attributions=values)
-    for image, value, found in zip(x, values, maps, strict=True):
+    for image, value, saliency in zip(x, values, maps, strict=True):
         pixels = image.permute(1, 2, 0).numpy()
         base = value[..., None].expand(64, 64, 3).numpy()
         np.testing.assert_allclose(
-            found, core.XRAI().GetMask(pixels, None, base_attribution=base), rtol=1e-9, atol=1e-12
+            saliency, core.XRAI().GetMask(pixels, None, base_attribution=base), rtol=1e-9, atol=1e-12
         )
 
 
@@ -76,15 +47,6 @@ def test_with_workers():
         explain.xrai(net, x, workers=-1)
 
 
-def test_by_hand():
-    """Two regions: the better one comes first, and pixels of no region share their mean."""
-    values = torch.tensor([[3.0, 1.0, 0.0], [1.0, 2.0, 6.0]], dtype=torch.float64)
-    masks = torch.tensor([[[1, 1, 0], [1, 0, 0]], [[0, 1, 0], [0, 1, 0]]]).bool()
-    found = grow(values, masks, 1)
-    expected = [[5 / 3, 5 / 3, 3.0], [5 / 3, 2.0, 3.0]]
-    np.testing.assert_allclose(found, expected)
-
-
 def test_a_flat_image():
     net = nets.create("lenet").double()
     maps = explain.xrai(net, torch.full((1, 1, 28, 28), 0.3, dtype=torch.float64), steps=3)
@@ -105,3 +67,15 @@ def test_bad_options():
         explain.xrai(net, x, dilation=-1)
     with pytest.raises(ValueError, match=r"attributions of shape \(28, 28\): they must be \(1, 28, 28\)"):
         explain.xrai(net, x, attributions=torch.rand(28, 28))
+
+
+def test_a_meter_of_several_parts():
+    calls = []
+    meter = Meter(lambda *call: calls.append(call), 7)
+    first, second = meter.part(3), meter.part(4)
+    for done in (1, 2):
+        first(done, 2)
+    for done in (10, 35, 40):
+        second(done, 40)
+    assert calls == [(1, 7), (3, 7), (4, 7), (6, 7), (7, 7)]
+    assert Meter(None, 7).part(3) is None

@@ -1,4 +1,4 @@
-"""Where a layer's map is: behind its activation, before a skip, in a tuple, in which layout; and maps in its place."""
+"""Which tensor a layer's features are: after its activation, before a skip, in a tuple; and other features in their place."""
 
 import pytest
 import torch
@@ -7,7 +7,6 @@ from torch.nn import functional as F
 
 from bort import nets
 from bort.invert import Backtracker
-from bort.invert._grid import grid_of
 from tests.invert.test_backtrack import Net, seeds
 
 
@@ -57,7 +56,7 @@ class Pair(nn.Module):
 @pytest.mark.parametrize("activation", [nn.GELU(), nn.ReLU(), nn.Identity()])
 @pytest.mark.parametrize("pair", [False, True])
 def test_verdicts_on_maps(activation, pair):
-    """Maps take the features' place: after the activation, or inside the tuple that a layer gives."""
+    """Maps take the features' place: after the activation, or inside the tuple that a layer returns."""
 
     class Whole(nn.Module):
         def __init__(self):
@@ -80,8 +79,8 @@ def test_under_inference_mode():
     net = Net("module").double()
     with torch.inference_mode():
         x = seeds(2, 2, 10, 10)
-        found = Backtracker(net, "conv3").reconstruct(x)
-    torch.testing.assert_close(found, Backtracker(net, "conv3").reconstruct(seeds(2, 2, 10, 10)))
+        image = Backtracker(net, "conv3").reconstruct(x)
+    torch.testing.assert_close(image, Backtracker(net, "conv3").reconstruct(seeds(2, 2, 10, 10)))
 
 
 def test_features_that_are_not_the_images():
@@ -109,5 +108,4 @@ def test_features_that_are_not_the_images():
 )
 def test_layouts_by_layer(name, layer, shape):
     net = nets.create(name, classes=2, image_size=64)
-    features = Backtracker(net, layer).features(torch.randn(1, 3, 64, 64))
-    assert grid_of(net, layer, features).shape == shape
+    assert Backtracker(net, layer).trace(torch.randn(1, 3, 64, 64)).grid.shape == shape

@@ -1,4 +1,4 @@
-"""What counts as a ReLU, beside the ways that test_backtrack.py tries."""
+"""Which calls count as a ReLU, beside those in test_backtrack.py."""
 
 import pytest
 import torch
@@ -6,6 +6,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from bort.invert import Backtracker
+from bort.invert._rules import Rules
 from tests.invert.test_backtrack import Net, seeds
 
 
@@ -19,12 +20,10 @@ from tests.invert.test_backtrack import Net, seeds
         lambda a: F.threshold(a, 0, 0),
     ],
 )
-def test_other_ways_to_write_a_relu(relu, monkeypatch):
-    net, x = Net("functional").double(), seeds(2, 2, 10, 10)
-    seed = seeds(2, 6, 3, 3, seed=3)
-    expected = Backtracker(net, "conv3").trace(x)(seed)
-    monkeypatch.setattr(Net, "act", lambda self, a: relu(a))
-    torch.testing.assert_close(Backtracker(net, "conv3").trace(x)(seed), expected)
+def test_other_ways_to_write_a_relu(relu):
+    x, seed = seeds(2, 2, 10, 10), seeds(2, 6, 3, 3, seed=3)
+    expected = Backtracker(Net("functional").double(), "conv3").trace(x)(seed)
+    torch.testing.assert_close(Backtracker(Net(relu).double(), "conv3").trace(x)(seed), expected)
 
 
 def test_a_clamp_that_is_no_relu_is_left_alone():
@@ -32,6 +31,15 @@ def test_a_clamp_that_is_no_relu_is_left_alone():
     with pytest.raises(ValueError, match="use rule='gradient'"):
         Backtracker(Clamped().double(), "a").trace(seeds(2, 3))
     assert Backtracker(net, "0").trace(seeds(2, 3)).smooth
+
+
+def test_activations_of_the_rules_kind_are_counted():
+    rules = Rules("guided")
+    with rules:
+        F.relu(torch.randn(2))
+        nn.ReLU()(torch.randn(2))
+        F.gelu(torch.randn(2))
+    assert rules.activations == 2
 
 
 class Clamped(nn.Module):

@@ -1,5 +1,6 @@
 """The audit against numpy-style formulas on weights small enough to check by hand."""
 
+import json
 import math
 
 import pytest
@@ -7,7 +8,7 @@ import torch
 from torch import nn
 
 from bort import audit, penalty
-from bort.measure import compare
+from bort.layers import layer_inputs, linear_map
 from bort.nets import LeNet
 
 
@@ -46,9 +47,6 @@ def test_off_diagonal_of_the_gram_matrix():
 )
 def test_ratio_is_measured_on_what_the_layer_receives(layer, shape):
     """The patches times the matrix are the layer's own output, and the ratio is the paper's on those patches."""
-    from bort.layers import layer_inputs
-    from bort.layers import linear_map
-
     x = torch.randn(shape)
     linear = linear_map("weight", layer.weight, layer)
     w = penalty.matrices(layer.weight.detach(), blocks=linear.blocks)
@@ -139,19 +137,21 @@ def test_shared_layers_are_listed_once_and_count_every_use():
     assert row.ratio == pytest.approx(((z - z @ w.T @ w).norm() / z.norm()).item(), rel=1e-4)
 
 
-def test_tables_read():
+def test_layers_by_name():
     model = LeNet()
-    found = audit(model, torch.randn(2, 1, 28, 28))
-    lines = str(found).splitlines()
-    assert [line.split()[0] for line in lines[2:]] == [
-        "conv1.weight",
-        "conv2.weight",
-        "fc1.weight",
-        "fc2.weight",
-        "head.weight",
-    ]
-    both = compare({"SGD": found, "Bort-S": audit(model)}).splitlines()
-    assert "residual Bort-S" in both[0]
-    assert both[2].split()[-1] == "–"
+    layers = audit(model)
+    names = ["conv1.weight", "conv2.weight", "fc1.weight", "fc2.weight", "head.weight"]
+    assert [layer.name for layer in layers] == names
+    assert layers["fc1.weight"] is layers.layers[2]
     with pytest.raises(KeyError, match=r"no layer 'fc9'; there are conv1.weight"):
-        found["fc9"]
+        layers["fc9"]
+
+
+def test_as_json():
+    layers = audit(LeNet(), torch.rand(2, 1, 28, 28))
+    rows = json.loads(json.dumps(layers.to_dict()))
+    assert [row["name"] for row in rows] == [layer.name for layer in layers]
+    assert rows[0]["ratio"] == layers["conv1.weight"].ratio
+    one_row = audit(nn.Sequential(nn.Linear(3, 1)), torch.rand(5, 3))
+    assert math.isnan(one_row["0.weight"].agreement)
+    assert one_row.to_dict()[0]["agreement"] is None

@@ -7,7 +7,7 @@ from scipy import ndimage
 from torch import nn
 from torch.nn import functional as F
 
-from bort import measure
+from bort import explain, invert, measure
 
 
 class Sum(nn.Module):
@@ -100,18 +100,19 @@ def test_substrates(model):
     assert mean.substrates == ("mean", "blur")
 
 
-def test_in_chunks(monkeypatch):
+def test_in_chunks():
     torch.manual_seed(0)
     net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 36, 5)).double()
     x, saliency = torch.randn(7, 3, 8, 8, dtype=torch.float64), torch.rand(7, 8, 8)
     whole = measure.deletion_insertion(net, x, saliency, steps=10)
-    seen = []
-    for size in (1, 4, 22, 32):
-        monkeypatch.setattr("bort.measure._deletion.at_once", lambda *_, size=size: size)
-        part = measure.deletion_insertion(net, x, saliency, steps=10, progress=lambda done, total: seen.append(done))
+    one = invert.Backtracker(net, "0", "gradient").trace(x[:1])
+    progress = []
+    for at_once in (1, 4, 22, 32):
+        with explain.memory_budget(forward=at_once * one.largest):
+            part = measure.deletion_insertion(net, x, saliency, steps=10, progress=lambda *call: progress.append(call))
         torch.testing.assert_close(part.deletion_curves, whole.deletion_curves)
         torch.testing.assert_close(part.insertion, whole.insertion)
-    assert seen[-4:] == [2, 4, 6, 7]
+    assert progress[-4:] == [(2, 7), (4, 7), (6, 7), (7, 7)], "32 at once are two images of 11 steps"
 
 
 def test_against_a_loop():
@@ -129,6 +130,45 @@ def test_against_a_loop():
             image.view(3, -1)[:, order[4 * step : 4 * step + 4]] = 0
         np.testing.assert_allclose(found.deletion_curves[n].detach(), scores)
         assert found.deletion[n].item() == pytest.approx((sum(scores) - scores[0] / 2 - scores[-1] / 2) / 9)
+
+
+@pytest.mark.parametrize("score", measure.SCORES)
+@pytest.mark.parametrize("which", ["deletion", "insertion"])
+@pytest.mark.parametrize("substrates", [("zero", "zero"), ("mean", "blur")])
+def test_single_steps_are_those_of_the_curves(score, which, substrates):
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Flatten(), nn.Dropout(), nn.Linear(3 * 144, 4)).double()
+    x, saliency = torch.randn(3, 3, 12, 12, dtype=torch.float64), torch.rand(3, 12, 12)
+    target = torch.tensor([3, 0, 1])
+    options = {"steps": 7, "target": target, "substrates": substrates}
+    curves = getattr(measure.all_scores(net, x, saliency, **options)[score], f"{which}_curves")
+    for step in range(8):
+        at_step = measure.at_step(net, x, saliency, step, which=which, score=score, **options)
+        torch.testing.assert_close(at_step.scores, curves[:, step])
+    assert net.training
+
+
+def test_the_images_of_a_step_need_no_model():
+    """12 of 16 pixels after 3 of 4 steps, the most salient first, ties in reading order."""
+
+    class Unused(nn.Module):
+        def forward(self, x):
+            raise AssertionError("a pass through the model")
+
+    x, saliency = images(range(1, 17)), torch.tensor([0.0, 1.0]).repeat(1, 4, 2)
+    less, more = (
+        measure.at_step(Unused(), x, saliency, 3, steps=4, which=which).images for which in ("deletion", "insertion")
+    )
+    assert more.flatten().tolist() == [1, 2, 3, 4, 5, 6, 7, 8, 0, 10, 0, 12, 0, 14, 0, 16]
+    assert torch.equal(less + more, x)
+    whole = measure.at_step(Unused(), x, saliency, 0, steps=4).images
+    assert torch.equal(whole, x)
+    with pytest.raises(ValueError, match="step=5: choose from 0 to 4"):
+        measure.at_step(Unused(), x, saliency, 5, steps=4)
+    with pytest.raises(ValueError, match="which='removal'"):
+        measure.at_step(Unused(), x, saliency, 1, steps=4, which="removal")
+    with pytest.raises(ValueError, match="score='prob'"):
+        measure.at_step(Unused(), x, saliency, 1, steps=4, score="prob")
 
 
 def test_targets_of_the_wrong_number_and_maps_of_numpy(model):

@@ -1,4 +1,4 @@
-"""Methods beside each other."""
+"""Methods side by side."""
 
 import pytest
 import torch
@@ -6,35 +6,35 @@ import torch
 from bort import explain, measure
 
 
-def test_each_method_as_if_alone(net, x):
-    seen = []
+def test_each_method_as_by_itself(net, x):
+    calls = []
     options = {"rise": {"masks": 8, "cells": 4}, "sat": {"k": 4}}
-    found = measure.evaluate(
-        net, x, ["sat", "rise"], 3, steps=7, options=options, progress=lambda *call: seen.append(call)
+    evaluations = measure.evaluate(
+        net, x, ["sat", "rise"], 3, steps=7, options=options, progress=lambda *call: calls.append(call)
     )
-    assert list(found) == ["sat", "rise"]
-    for name, each in found.items():
+    assert list(evaluations) == ["sat", "rise"]
+    for name, evaluation in evaluations.items():
         maps = explain.get(name)(net, x, 3, **options[name])
-        torch.testing.assert_close(each.maps, maps)
-        for score in ("probability", "logit", "relative"):
-            alone = measure.deletion_insertion(net, x, maps, 3, steps=7, score=score)
-            torch.testing.assert_close(each.scores[score].deletion_curves, alone.deletion_curves)
-            assert each.scores[score].means == alone.means
-    assert seen == [("rise", 8, 24), ("rise", 16, 24), ("rise", 24, 24)]
+        torch.testing.assert_close(evaluation.maps, maps)
+        for score in measure.SCORES:
+            single = measure.deletion_insertion(net, x, maps, 3, steps=7, score=score)
+            torch.testing.assert_close(evaluation.scores[score].deletion_curves, single.deletion_curves)
+            assert evaluation.scores[score].means == single.means
+    assert calls == [("rise", 8, 24), ("rise", 16, 24), ("rise", 24, 24)]
 
 
-def test_all_explain_the_class_that_the_model_says(net, x):
-    said = net(x).argmax(dim=1)
-    one, other = (measure.evaluate(net, x, ["cam"], target)["cam"] for target in (None, said))
+def test_the_predicted_class_is_explained(net, x):
+    predicted = net(x).argmax(dim=1)
+    one, other = (measure.evaluate(net, x, ["cam"], target)["cam"] for target in (None, predicted))
     assert torch.equal(one.maps, other.maps)
     assert torch.equal(one.scores["logit"].insertion, other.scores["logit"].insertion)
 
 
-def test_a_method_of_ones_own(net, x, monkeypatch):
-    monkeypatch.setattr("bort.explain._registry._METHODS", dict(explain._registry._METHODS))
-    explain.register("brightness", lambda model, images, target=None: images.mean(dim=1))
-    found = measure.evaluate(net, x, ["brightness"])["brightness"]
-    assert torch.equal(found.maps, x.mean(dim=1))
+def test_a_registered_method(net, x):
+    with explain.local_registry():
+        explain.register("brightness", lambda model, images, target=None: images.mean(dim=1))
+        evaluation = measure.evaluate(net, x, ["brightness"])["brightness"]
+    assert torch.equal(evaluation.maps, x.mean(dim=1))
 
 
 def test_mistakes(net, x):

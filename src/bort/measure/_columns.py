@@ -80,7 +80,7 @@ COLUMNS: Final[tuple[Column, ...]] = (
     Column(
         "invertible",
         "invertible",
-        "Whether WᵀW = I is possible at all: only with at least as many rows as columns, and a *wide* layer loses a part of "
+        "Whether WᵀW = I is possible at all: only with at least as many rows as columns, and a wide layer loses a part of "
         "its input whatever its weights are.",
         False,
         lambda layer: "yes" if layer.invertible else "no, wide",

@@ -1,0 +1,76 @@
+"""Looking at models: eval mode, logits, classes, and batches that fit the memory budget."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch import nn
+
+from bort._inspect import (
+    classes_of,
+    current_budget,
+    evaluating,
+    images_at_once,
+    logits_of,
+    memory_budget,
+    outputs_of,
+    targets_of,
+)
+
+
+def test_modes_come_back_module_by_module():
+    model = nn.Sequential(nn.Linear(2, 2), nn.Dropout(), nn.BatchNorm1d(2)).train()
+    model[1].eval()
+    with evaluating(model):
+        assert not any(module.training for module in model.modules())
+    assert [module.training for module in model.modules()] == [True, True, False, True]
+
+
+def test_logits_in_whatever_a_model_returns():
+    logits = torch.rand(2, 3)
+    for output in (logits, {"logits": logits}, SimpleNamespace(logits=logits), (logits, None), [logits]):
+        assert logits_of(output) is logits
+    for output in (None, (), {"scores": logits}):
+        with pytest.raises(ValueError, match="without logits in it: wrap it so that it gives a tensor"):
+            logits_of(output)
+
+
+def test_the_input_of_a_model_that_works_in_place_is_kept():
+    x = torch.ones(1, 2)
+    outputs_of(nn.Sequential(nn.Threshold(5, 0, inplace=True)), x)
+    assert torch.equal(x, torch.ones(1, 2))
+
+
+def test_targets():
+    outputs = torch.tensor([[0.0, 1.0, 0.5], [2.0, 1.0, 0.0]])
+    assert targets_of(outputs, None).tolist() == [1, 0]
+    assert targets_of(outputs, 2).tolist() == [2, 2]
+    assert targets_of(outputs, torch.tensor([2, 1])).tolist() == [2, 1]
+    with pytest.raises(ValueError, match=r"outputs of shape \(2, 3, 1\), not \(N, classes\)"):
+        targets_of(outputs[..., None], None)
+
+
+def test_images_that_fit_into_a_pass(net, x):
+    """By the largest tensor that ACNN-Small makes of an image, or by all of them if they are kept for gradients."""
+    sizes = ((net.conv1, 28), (net.conv2, 28), (net.conv3, 14), (net.conv5, 6))
+    widest = max(conv.out_channels * side * side for conv, side in sizes)
+    with memory_budget(forward=5 * widest):
+        assert images_at_once(net, x) == 5
+    with memory_budget(kept=1):
+        assert images_at_once(net, x, backward=True) == 1
+
+
+def test_classes_do_not_depend_on_the_batches(net, x):
+    whole = classes_of(net, x, None)
+    with memory_budget(forward=1):
+        assert torch.equal(classes_of(net, x, None), whole)
+
+
+def test_the_budget_holds_inside_and_no_longer():
+    before = current_budget()
+    with memory_budget(forward=10, kept=20):
+        with memory_budget(forward=5):
+            assert (current_budget().forward, current_budget().kept) == (5, 20)
+        assert current_budget().forward == 10
+        assert current_budget().backward == before.backward
+    assert current_budget() == before
