@@ -1,9 +1,9 @@
-"""Images a second that trainings on an image folder take in: weights in channels_last, or as `layout` has them.
+"""Images a second in trainings on an image folder: weights in channels_last, or in the format that `bort.train` chooses.
 
     python benchmarks/rates.py --data DIR [--recipes tiny-imagenet-resnet50-bort-s …] [--steps 40] --out FILE.json
 
 DIR holds tiny-imagenet-100/. Each recipe runs as `bort train` would run it, reading and augmentation included, and is
-stopped after its first steps; those before the tenth are nobody's rate, they start workers and kernels.
+stopped after its first steps. The first ten are not counted: workers and kernels are started in them.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ def rate(name: str, root: Path, steps: int, workers: int, *, side: str) -> dict[
         if step == FIRST + steps:
             signal.raise_signal(signal.SIGTERM)
 
-    always = mock.patch("bort.train._fit.layout", return_value=torch.channels_last)
-    how = always if side == "channels_last" else contextlib.nullcontext()
-    with tempfile.TemporaryDirectory() as folder, how, contextlib.suppress(train.Interrupted):
+    always = mock.patch("bort.train._assemble.layout", return_value=torch.channels_last)
+    memory_format = always if side == "channels_last" else contextlib.nullcontext()
+    with tempfile.TemporaryDirectory() as folder, memory_format, contextlib.suppress(train.Interrupted):
         train.fit(recipe, folder, train.Runtime(data_root=root, workers=workers), on_step=on_step)
     seconds = (times[FIRST + steps] - times[FIRST]) / steps
     return {
@@ -61,19 +61,19 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=max(1, (os.cpu_count() or 2) - 1))
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
-    found: list[dict[str, Any]] = []
+    measured: list[dict[str, Any]] = []
     for name in arguments.recipes:
         for side in SIDES:
-            found.append(rate(name, arguments.data, arguments.steps, arguments.workers, side=side))
-            print(f"{name}, {side}: {found[-1]['images_s']:,.0f} images/s", flush=True)
+            measured.append(rate(name, arguments.data, arguments.steps, arguments.workers, side=side))
+            print(f"{name}, {side}: {measured[-1]['images_s']:,.0f} images/s", flush=True)
             result = {
-                "rows": found,
+                "rows": measured,
                 "workers": arguments.workers,
                 "command": "python benchmarks/rates.py",
                 **describe(0),
             }
             arguments.out.write_text(json.dumps(result, indent=2) + "\n")
-    rates = {(row["recipe"], row["side"]): f"{row['images_s']:,.0f}" for row in found}
+    rates = {(row["recipe"], row["side"]): f"{row['images_s']:,.0f}" for row in measured}
     rows = [(name, *(rates[name, side] for side in SIDES)) for name in arguments.recipes]
     print(table(("images/s", *SIDES), rows, right=(1, 2)))
 

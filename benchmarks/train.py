@@ -27,8 +27,8 @@ from torch.nn import functional as F
 from bort import data, train
 from bort._environment import describe
 from bort._table import table
+from bort.train._build import network_of
 from bort.train._optimizer import optimizer_for
-from bort.train._run import build
 from bort.train.recipes import Recipe
 
 RECIPES = ("mnist-lenet-sgd", "mnist-lenet-bort-s", "cifar10-acnn-small-sgd", "cifar10-acnn-small-bort-s")
@@ -44,7 +44,7 @@ def plain(recipe: Recipe, root: Path, device: str) -> dict[str, Any]:
     autocast = recipe.precision == "auto" and device == "cuda"
     memory_format = torch.channels_last if autocast else torch.contiguous_format
     torch.manual_seed(recipe.seed)
-    model = build(recipe).to(device, memory_format=memory_format)
+    model = network_of(recipe).to(device, memory_format=memory_format)
     optimizer = optimizer_for(recipe.optim, model, torch.device(device))
 
     def outputs(batch: torch.Tensor) -> torch.Tensor:
@@ -88,7 +88,7 @@ def _adaptive(maps: torch.Tensor) -> torch.Tensor:
 
 
 def _warm_up(device: str) -> None:
-    """Starting CUDA and its libraries is nobody's training time."""
+    """Start CUDA and its libraries, which is not part of a training's time."""
     layer = torch.nn.Conv2d(3, 8, 3).to(device)
     F.cross_entropy(
         layer(torch.randn(8, 3, 8, 8, device=device)).flatten(1), torch.zeros(8, dtype=torch.long, device=device)
@@ -100,11 +100,13 @@ def report(runs: list[dict[str, Any]]) -> str:
     rows = []
     for name in dict.fromkeys(run["recipe"] for run in runs):
         for side in ("plain", "bort.train"):
-            mine = [run for run in runs if (run["recipe"], run["side"]) == (name, side)]
-            if mine:
-                accuracy = ", ".join(f"{100 * run['accuracy']:.2f}" for run in mine)
-                residual = ", ".join(f"{run['residual']:.4f}" for run in mine if "residual" in run)
-                rows.append((name, side, f"{statistics.median(r['seconds'] for r in mine):.1f}", accuracy, residual))
+            selected = [run for run in runs if (run["recipe"], run["side"]) == (name, side)]
+            if selected:
+                accuracy = ", ".join(f"{100 * run['accuracy']:.2f}" for run in selected)
+                residual = ", ".join(f"{run['residual']:.4f}" for run in selected if "residual" in run)
+                rows.append(
+                    (name, side, f"{statistics.median(r['seconds'] for r in selected):.1f}", accuracy, residual)
+                )
     return table(("recipe", "loop", "seconds", "accuracy %", "residual"), rows, right=(2,))
 
 
@@ -136,13 +138,13 @@ def main() -> None:
             for side in arguments.sides:
                 if side == "plain":
                     with mock.patch("bort.nets._acnn._pool", _adaptive):
-                        found = plain(recipe, arguments.data, device)
+                        measured = plain(recipe, arguments.data, device)
                 else:
-                    found = ours(recipe, arguments.data, device)
+                    measured = ours(recipe, arguments.data, device)
                 whole["runs"].append(
-                    {"recipe": recipe.name, "side": side, "seed": seed, "epochs": recipe.epochs, **found}
+                    {"recipe": recipe.name, "side": side, "seed": seed, "epochs": recipe.epochs, **measured}
                 )
-                print(f"{recipe.name} {side}: {found['seconds']:.1f} s, {found['accuracy']:.2%}", flush=True)
+                print(f"{recipe.name} {side}: {measured['seconds']:.1f} s, {measured['accuracy']:.2%}", flush=True)
                 whole |= describe(seed) | {"command": "python benchmarks/train.py"}
                 arguments.out.write_text(json.dumps(whole, indent=2) + "\n")
     print(report(whole["runs"]))

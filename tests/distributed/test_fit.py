@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from bort import nets
-from tests.train.small import fit, result
+from bort import train
+from tests.train.small import LENET, fit, result
 
 ROOT = Path(__file__).parents[2]
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("ranks")]
@@ -20,9 +20,8 @@ SCRIPT = """
 import os, sys, time
 import torch
 torch.set_num_threads(1)
-from bort import nets
 from bort.train import Interrupted
-from tests.train.small import fit
+from tests.train.small import LENET, fit
 
 out, parallel, wait = sys.argv[1:]
 def on_step(step):
@@ -30,7 +29,7 @@ def on_step(step):
         open(f"{out}-{os.environ['RANK']}", "w").close()
         while not os.path.exists(f"{out}-go"): time.sleep(0.05)
 try:
-    fit(out, network=lambda recipe: nets.create("lenet"), parallel=parallel, on_step=on_step, save_steps=8)
+    fit(out, LENET, parallel=parallel, on_step=on_step, save_steps=8)
 except Interrupted as stop:
     print(stop, flush=True)
     sys.exit(Interrupted.EXIT_CODE)
@@ -55,7 +54,7 @@ def start(script, ranks, out, parallel, wait="no"):
 
 
 def output_of(run):
-    """All it printed; if it hangs, it and its processes are ended."""
+    """All that it printed. If it hangs, it and its processes are killed."""
     try:
         return run.communicate(timeout=100)[0]
     except subprocess.TimeoutExpired:
@@ -72,11 +71,8 @@ def script(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory):
-    return fit(tmp_path_factory.mktemp("alone"), network=lambda recipe: nets.create("lenet"))
-
-
-def load(path):
-    return fit(path, network=lambda recipe: nets.create("lenet"), force=True)
+    """The run of one process."""
+    return fit(tmp_path_factory.mktemp("alone"), LENET)
 
 
 @pytest.mark.parametrize("parallel", ["ddp", "fsdp2"])
@@ -86,7 +82,7 @@ def test_as_on_one_process(script, alone, tmp_path, parallel):
         output = output_of(run)
     assert run.returncode == 0, output[-2000:]
     assert output.count("epoch 3/3") == 1, "one process speaks"
-    (weights, history), (expected, expected_history) = result(load(tmp_path / "run")), result(alone)
+    (weights, history), (expected, expected_history) = result(train.load(tmp_path / "run")), result(alone)
     for name, value in expected.items():
         torch.testing.assert_close(weights[name], value, rtol=1e-4, atol=1e-5)
     for record, wanted in zip(history, expected_history, strict=True):
@@ -116,14 +112,14 @@ def test_a_signal_stops_all_and_all_go_on(script, alone, tmp_path, parallel):
         output = output_of(run)
     assert run.returncode == 0, output[-2000:]
     assert f"going on after step {int(steps[0][5:])} of 15" in output
-    (weights, history), (expected, expected_history) = result(load(out)), result(alone)
+    (weights, history), (expected, expected_history) = result(train.load(out)), result(alone)
     for name, value in expected.items():
         torch.testing.assert_close(weights[name], value, rtol=1e-4, atol=1e-5)
     assert [r["loss"] for r in history] == pytest.approx([r["loss"] for r in expected_history], rel=1e-5)
 
 
 def test_another_number_of_processes_is_refused(script, tmp_path):
-    fit(tmp_path / "run", network=lambda recipe: nets.create("lenet"))
+    fit(tmp_path / "run", LENET)
     with start(script, 2, tmp_path / "run", "ddp") as run:
         output = output_of(run)
     assert run.returncode != 0

@@ -7,13 +7,13 @@ from tests.train.small import fit
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """The run that nobody interrupted."""
+    """A run without interruption."""
     return fit(tmp_path_factory.mktemp("whole"))
 
 
 @pytest.fixture
 def stopped(tmp_path):
-    """A run with checkpoints of steps 4 and 8, stopped at 9."""
+    """A run with checkpoints of steps 4 and 8 that failed at step 9."""
 
     def die(step):
         if step == 9:

@@ -9,10 +9,9 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 SCRIPT = """
 import os, signal, sys, time
-from unittest import mock
 import torch
 torch.set_num_threads(1)
-from bort.train import Interrupted, _checkpoint
+from bort.train import Interrupted
 from tests.train.small import fit
 out = sys.argv[1]
 {setup}

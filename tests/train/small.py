@@ -1,7 +1,11 @@
-"""A training of a second, for tests in this process and in others: 150 images, 5 steps an epoch, chance in the network."""
+"""A training of a second: 150 images, 5 steps an epoch, dropout in the network.
+
+Its network and its data are functions of this module, named in the recipe by import path. So every process that has the
+repository on its path can train it and load it again, and other tests can name these functions in recipes of their own.
+"""
 
 import signal
-from unittest import mock
+from dataclasses import replace
 
 import torch
 from torch import nn
@@ -10,35 +14,51 @@ from bort import nets, train
 from bort.data import Dataset
 from bort.train.recipes import Data, Net, Optim, Recipe
 
-OPTIM = Optim("bort-s", lr=0.02, momentum=0.9, weight_decay=0.01, constraint=0.1)
-RECIPE = Recipe("small", Net("lenet"), Data("mnist5k", 28, 1), OPTIM, epochs=3, batch=32, precision="float32")
 STEPS = 15
 
 
 def dataset():
+    """Ten classes of 28 × 28: a bar at one of ten heights, with noise. For ``Data("tests.train.small:dataset", 28, 1)``."""
     generator = torch.Generator().manual_seed(0)
     labels = torch.arange(200) % 10
     bars = torch.zeros(200, 1, 28, 28)
     for row, label in enumerate(labels):
         bars[row, :, 2 * label : 2 * label + 6] = 150
     images = (bars + 100 * torch.rand(200, 1, 28, 28, generator=generator)).to(torch.uint8)
-    return Dataset("mnist5k", images[:150], labels[:150], images[150:], labels[150:], "0123456789abcdef")
+    return Dataset("bars", images[:150], labels[:150], images[150:], labels[150:], "0123456789abcdef")
 
 
-def build(recipe):
-    net = nets.create("lenet")
+def lenet_with_dropout(channels, classes, image_size):
+    """For ``Net("tests.train.small:lenet_with_dropout")``: a network whose training draws random numbers."""
+    net = nets.create("lenet", channels=channels, classes=classes, image_size=image_size)
     net.fc2 = nn.Sequential(net.fc2, nn.Dropout(0.2))
     return net
 
 
-def fit(out, recipe=RECIPE, *, network=build, data=dataset, force=False, on_step=None, **runtime):
-    with (
-        mock.patch("bort.train._fit.data_of", return_value=data()),
-        mock.patch("bort.train._fit.build", network),
-        mock.patch("bort.train._run.build", network),
-    ):
-        how = train.Runtime(**({"device": "cpu", "keep": 100} | runtime))
-        return train.fit(recipe, out, how, force=force, on_step=on_step)
+OPTIM = Optim("bort-s", lr=0.02, momentum=0.9, weight_decay=0.01, constraint=0.1)
+RECIPE = Recipe(
+    "small",
+    Net("tests.train.small:lenet_with_dropout"),
+    Data("tests.train.small:dataset", 28, 1),
+    OPTIM,
+    epochs=3,
+    batch=32,
+    precision="float32",
+)
+LENET = replace(RECIPE, net=Net("lenet"))
+"""Without dropout."""
+
+
+def fit(out, recipe=RECIPE, *, force=False, on_step=None, **runtime):
+    """`train.fit` on the CPU, keeping all checkpoints."""
+    return train.fit(
+        recipe, out, train.Runtime(**({"device": "cpu", "keep": 100} | runtime)), force=force, on_step=on_step
+    )
+
+
+def saved_steps(out):
+    """The steps of the checkpoints in a run's folder."""
+    return [int(path.name[5:14]) for path in sorted((out / "checkpoints").glob("step-*"))]
 
 
 def result(run):
@@ -48,28 +68,28 @@ def result(run):
 
 
 def assert_same(one, other):
-    (weights, history), (weights_too, history_too) = result(one), result(other)
-    assert history == history_too
+    (weights, history), (other_weights, other_history) = result(one), result(other)
+    assert history == other_history
     for name in weights:
-        assert torch.equal(weights[name], weights_too[name]), name
+        assert torch.equal(weights[name], other_weights[name]), name
 
 
-def stop_at(step, how=signal.SIGTERM):
+def stop_at(step, number=signal.SIGTERM):
     """For ``on_step``: a signal after that step."""
-    return lambda now: signal.raise_signal(how) if now == step else None
+    return lambda now: signal.raise_signal(number) if now == step else None
 
 
-def signal_in_test(patch, call):
-    """A SIGINT in the given batch of test images, counted over all epochs."""
-    from bort.train import _evaluate
+def signal_in_test(monkeypatch, batch):
+    """A SIGINT in the given batch of test images, counted over all epochs. The sum of cross-entropies is the test's: training
+    takes the mean."""
+    functional, calls = torch.nn.functional, []
+    cross_entropy = functional.cross_entropy
 
-    real, seen = _evaluate.F.cross_entropy, []
-
-    def loss(*args, **kwargs):
-        if kwargs.get("reduction") == "sum":  # the test's; training takes the mean
-            seen.append(1)
-            if len(seen) == call:
+    def counted(*args, **kwargs):
+        if kwargs.get("reduction") == "sum":
+            calls.append(1)
+            if len(calls) == batch:
                 signal.raise_signal(signal.SIGINT)
-        return real(*args, **kwargs)
+        return cross_entropy(*args, **kwargs)
 
-    patch.setattr(_evaluate.F, "cross_entropy", loss)
+    monkeypatch.setattr(functional, "cross_entropy", counted)

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from torch import nn
 
 from bort import BortA, BortS
-from bort.train import _checkpoint
 from bort.train._checkpoint import load, read, save
 
 LEAVES = st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats(allow_nan=False) | st.text(max_size=5)
@@ -34,9 +33,9 @@ TREES = st.recursive(
 def test_any_tree_comes_back(tmp_path_factory, tree):
     folder = tmp_path_factory.mktemp("run")
     save(folder, 1, tree)
-    found = load(folder)
-    assert found.state == tree
-    assert found.step == 1
+    checkpoint = load(folder)
+    assert checkpoint.state == tree
+    assert checkpoint.step == 1
 
 
 @pytest.mark.parametrize("cls", [BortS, BortA])
@@ -98,34 +97,38 @@ def test_no_checkpoint_yet(tmp_path):
     assert load(tmp_path / "nothing") is None
 
 
-def damage(path, how):
+def truncate(path):
+    content = path.read_bytes()
+    path.write_bytes(content[: len(content) // 2])
+
+
+def flip_a_bit(path):
     content = bytearray(path.read_bytes())
-    if how == "truncated":
-        content = content[: len(content) // 2]
-    elif how == "bit flipped":
-        content[len(content) // 2] ^= 1
-    elif how == "emptied":
-        content = b""
+    content[len(content) // 2] ^= 1
     path.write_bytes(content)
 
 
-@pytest.mark.parametrize("how", ["truncated", "bit flipped", "emptied"])
+def empty(path):
+    path.write_bytes(b"")
+
+
+@pytest.mark.parametrize("damage", [truncate, flip_a_bit, empty])
 @pytest.mark.parametrize("name", ["tensors.safetensors", "state.json", "manifest.json"])
-def test_a_damaged_one_is_named_and_the_one_before_used(tmp_path, name, how):
+def test_a_damaged_one_is_named_and_the_one_before_used(tmp_path, name, damage):
     for step in (1, 2):
         save(tmp_path, step, {"w": torch.full((50,), float(step))})
-    damage(tmp_path / "step-000000002" / name, how)
+    damage(tmp_path / "step-000000002" / name)
     with pytest.warns(UserWarning, match="Going on from step-000000001") as caught:
-        found = load(tmp_path)
-    assert found.step == 1
-    assert torch.equal(found.state["w"], torch.ones(50))
+        checkpoint = load(tmp_path)
+    assert checkpoint.step == 1
+    assert torch.equal(checkpoint.state["w"], torch.ones(50))
     assert "step-000000002" in str(caught[0].message)
 
 
 def test_all_damaged_is_an_error_never_a_new_start(tmp_path):
     for step in (1, 2):
         save(tmp_path, step, "x")
-        damage(tmp_path / f"step-00000000{step}" / "state.json", "truncated")
+        truncate(tmp_path / f"step-00000000{step}" / "state.json")
     with pytest.raises(ValueError, match=r"every checkpoint in .* is damaged: .*step-000000002.*step-000000001"):
         load(tmp_path)
 
@@ -136,7 +139,7 @@ def test_a_full_disk_leaves_the_earlier_ones(tmp_path, monkeypatch):
     def full(descriptor):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(_checkpoint.os, "fsync", full)
+    monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(
         OSError, match=r"no checkpoint of step 2 in .*: No space left on device; earlier ones are intact"
     ):

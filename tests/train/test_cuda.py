@@ -1,7 +1,6 @@
 """Training on a GPU: captured steps, the flag that stops a bad update, and checkpoints of channels_last weights."""
 
 import math
-import signal
 from dataclasses import replace
 
 import pytest
@@ -9,17 +8,31 @@ import torch
 from torch import nn
 
 from bort import nets, train
-from bort.train import NotFinite, _step
-from tests.train.small import RECIPE, fit, result
+from bort.train import NotFinite
+from bort.train.recipes import Net
+from tests.train.small import LENET, RECIPE, fit, result, stop_at
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
 SGD = replace(RECIPE.optim, name="sgd", constraint=0.0)
-LONG = replace(RECIPE, epochs=6)
+LONG = replace(LENET, epochs=6)
+BUILT = []
+"""The networks that `lenet_with_poison` has built."""
 
 
-def lenet(recipe):
-    return nets.create("lenet")
+def lenet_with_poison(at, **shape):
+    net = nets.create("lenet", **shape)
+    net.fc1 = nn.Sequential(net.fc1, Poison(at))
+    BUILT.append(net)
+    return net
+
+
+def lenet_with_large_weight(**shape):
+    net = nets.create("lenet", **shape)
+    with torch.no_grad():
+        net.fc2.weight.mul_(1e14)
+        net.head.weight.mul_(1e-14)
+    return net
 
 
 def close(one, other, rtol=2e-3):
@@ -32,32 +45,29 @@ def close(one, other, rtol=2e-3):
 
 @pytest.fixture
 def captures(monkeypatch):
-    """How many graphs there were."""
-    seen, real = [], _step.CapturedStep._capture
-    monkeypatch.setattr(
-        _step.CapturedStep, "_capture", lambda self, batch: (seen.append(batch.count), real(self, batch))[1]
-    )
-    return seen
+    """A list with an entry for each CUDA graph that was captured."""
+    graphs, capture = [], torch.cuda.graph
+    monkeypatch.setattr(torch.cuda, "graph", lambda graph: (graphs.append(graph), capture(graph))[1])
+    return graphs
 
 
 @pytest.mark.parametrize("optim", [SGD, RECIPE.optim], ids=["sgd", "bort-s"])
 @pytest.mark.parametrize("clip", [None, 0.5])
 def test_captured_steps_are_the_same_steps(tmp_path, captures, optim, clip):
     recipe = replace(LONG, optim=replace(optim, clip=clip))
-    graphs = fit(tmp_path / "graphs", recipe, network=lenet, device="cuda")
-    assert captures == [32, 22], "one for the batches, one for the last of an epoch"
-    plain = fit(tmp_path / "plain", recipe, network=lenet, device="cuda", graphs=False)
-    cpu = fit(tmp_path / "cpu", recipe, network=lenet)
+    graphs = fit(tmp_path / "graphs", recipe, device="cuda")
+    assert len(captures) == 2, "one for batches of 32, one for the last of an epoch"
+    plain = fit(tmp_path / "plain", recipe, device="cuda", graphs=False)
+    assert len(captures) == 2
+    cpu = fit(tmp_path / "cpu", recipe)
     close(graphs, plain)
     close(graphs, cpu, rtol=1e-2)
 
 
 @pytest.mark.parametrize("optim", [replace(RECIPE.optim, every=2), replace(RECIPE.optim, schedule="cosine")])
 def test_what_changes_from_step_to_step_is_not_captured(tmp_path, captures, optim):
-    recipe = replace(RECIPE, optim=optim)
-    close(
-        fit(tmp_path / "cuda", recipe, network=lenet, device="cuda"), fit(tmp_path / "cpu", recipe, network=lenet), 1e-2
-    )
+    recipe = replace(LENET, optim=optim)
+    close(fit(tmp_path / "cuda", recipe, device="cuda"), fit(tmp_path / "cpu", recipe), 1e-2)
     assert captures == []
 
 
@@ -81,54 +91,35 @@ class Poison(nn.Module):
 )
 def test_a_bad_step_is_not_made(tmp_path, graphs, optim):
     """Noticed at the end of the epoch, 2 steps later; the weights are those of 13 good steps."""
-    kept = {}
-
-    def build(recipe):
-        net = lenet(recipe)
-        net.fc1 = nn.Sequential(net.fc1, Poison(14))
-        kept["net"] = net
-        return net
-
     recipe = replace(LONG, optim=optim)
+    poisoned = replace(recipe, net=Net(f"{__name__}:lenet_with_poison", {"at": 14}))
     with pytest.raises(NotFinite, match=r"the loss is nan at step 14 \(epoch 3\): the output of fc1\.1 is not finite"):
-        fit(tmp_path / "bad", recipe, network=build, device="cuda", graphs=graphs)
-    weights = {name: value.clone() for name, value in kept["net"].state_dict().items()}
-    stop = lambda step: signal.raise_signal(signal.SIGTERM) if step == 13 else None  # noqa: E731
+        fit(tmp_path / "bad", poisoned, device="cuda", graphs=graphs)
+    weights = {name: value.clone() for name, value in BUILT[-1].state_dict().items()}
     with pytest.raises(train.Interrupted):
-        fit(tmp_path / "good", recipe, network=lenet, device="cuda", graphs=graphs, on_step=stop)
-    from bort.train import _checkpoint
-
-    good = _checkpoint.load(tmp_path / "good/checkpoints").state["model"]
-    for name, value in good.items():
+        fit(tmp_path / "good", recipe, device="cuda", graphs=graphs, on_step=stop_at(13))
+    for name, value in train.load(tmp_path / "good").model.state_dict().items():
         key = name.replace("fc1.", "fc1.0.")
         torch.testing.assert_close(weights[key].cpu(), value, rtol=2e-3, atol=1e-4)
 
 
 def test_a_penalty_that_would_overflow(tmp_path):
-    def build(recipe):
-        net = lenet(recipe)
-        with torch.no_grad():
-            net.fc2.weight.mul_(1e14)
-            net.head.weight.mul_(1e-14)
-        return net
-
     with pytest.raises(NotFinite, match=r"the penalty of fc2\.weight overflows at step 1 "):
-        fit(tmp_path, LONG, network=build, device="cuda")
+        fit(tmp_path, replace(LONG, net=Net(f"{__name__}:lenet_with_large_weight")), device="cuda")
 
 
 @pytest.mark.parametrize("precision", ["auto", "float32"])
 def test_resumed_on_a_gpu(tmp_path, precision):
     """channels_last weights come back with their momentum laid out alike, and dropout goes on where it was."""
-    recipe = replace(LONG, precision=precision)
+    recipe = replace(RECIPE, epochs=6, precision=precision)
     whole = fit(tmp_path / "whole", recipe, device="cuda", graphs=False)
-    stop = lambda step: signal.raise_signal(signal.SIGTERM) if step == 13 else None  # noqa: E731
     with pytest.raises(train.Interrupted):
-        fit(tmp_path / "cut", recipe, device="cuda", on_step=stop, graphs=False)
+        fit(tmp_path / "cut", recipe, device="cuda", on_step=stop_at(13), graphs=False)
     close(fit(tmp_path / "cut", recipe, device="cuda", graphs=False), whole, rtol=1e-2)
 
 
 @pytest.mark.filterwarnings("ignore")  # the compiler's own
 def test_compiled(tmp_path):
-    recipe = replace(RECIPE, optim=replace(SGD, schedule="cosine"))
-    compiled = fit(tmp_path / "compiled", recipe, network=lenet, device="cuda", compile=True)
-    close(compiled, fit(tmp_path / "plain", recipe, network=lenet, device="cuda"), rtol=1e-2)
+    recipe = replace(LENET, optim=replace(SGD, schedule="cosine"))
+    compiled = fit(tmp_path / "compiled", recipe, device="cuda", compile=True)
+    close(compiled, fit(tmp_path / "plain", recipe, device="cuda"), rtol=1e-2)

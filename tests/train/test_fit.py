@@ -3,6 +3,7 @@
 import json
 import signal
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -10,29 +11,39 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bort import BortS, nets, penalty, train
-from bort.train import _checkpoint
-from bort.train._feed import order
-from tests.train import small
-from tests.train.small import RECIPE, STEPS, assert_same, dataset, fit, signal_in_test, stop_at
+from bort.train.recipes import Net
+from tests.train.small import LENET, RECIPE, STEPS, assert_same, dataset, fit, saved_steps, signal_in_test, stop_at
+
+SEEN = []
+"""The batches that `recording_lenet` was trained on."""
+
+
+def recording_lenet(**shape):
+    net = nets.create("lenet", **shape)
+    net.register_forward_pre_hook(lambda net, inputs: SEEN.append(inputs[0].clone()) if net.training else None)
+    return net
 
 
 def test_it_is_the_plain_loop(tmp_path):
-    """The same steps in ten lines of torch."""
-    recipe = replace(RECIPE, optim=replace(RECIPE.optim, clip=0.5))
-    run = fit(tmp_path, recipe, network=lambda recipe: nets.create("lenet"))
-    data = small.dataset()
+    """The same steps in ten lines of torch, on every image once an epoch, in another order each time."""
+    SEEN.clear()
+    recipe = replace(RECIPE, net=Net(f"{__name__}:recording_lenet"), optim=replace(RECIPE.optim, clip=0.5))
+    run = fit(tmp_path, recipe)
+    data = dataset()
+    number = {image.numpy().tobytes(): row for row, image in enumerate(data.normalise(data.train_images))}
+    batches = [torch.tensor([number[image.numpy().tobytes()] for image in images]) for images in SEEN]
+    epochs = [torch.cat(batches[start : start + 5]).tolist() for start in (0, 5, 10)]
+    assert all(sorted(epoch) == list(range(150)) for epoch in epochs)
+    assert len({tuple(epoch) for epoch in epochs}) == 3
     torch.manual_seed(recipe.seed)
     model = nets.create("lenet")
     optimizer = BortS(model.parameters(), lr=0.02, momentum=0.9, weight_decay=0.01, constraint=0.1)
-    for epoch in range(recipe.epochs):
-        for index in order(150, recipe.seed, epoch).split(32):
-            loss = torch.nn.functional.cross_entropy(
-                model(data.normalise(data.train_images[index])), data.train_labels[index]
-            )
-            optimizer.zero_grad()
-            loss.backward()
-            torch.nn.utils.clip_grad_norm_(model.parameters(), 0.5)
-            optimizer.step()
+    for images, rows in zip(SEEN, batches, strict=True):
+        loss = torch.nn.functional.cross_entropy(model(images), data.train_labels[rows])
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 0.5)
+        optimizer.step()
     for name, value in model.state_dict().items():
         torch.testing.assert_close(run.model.state_dict()[name], value, rtol=1e-5, atol=1e-7)
 
@@ -52,7 +63,7 @@ def test_it_learns_and_measures(whole):
 
 
 def test_accuracy_is_that_of_the_model(whole):
-    data = small.dataset()
+    data = dataset()
     outputs = whole.model(data.normalise(data.test_images))
     assert whole.accuracy == (outputs.argmax(dim=1) == data.test_labels).double().mean().item()
     loss = torch.nn.functional.cross_entropy(outputs, data.test_labels)
@@ -134,7 +145,7 @@ def test_seeds_differ(whole, tmp_path):
 
 def test_old_checkpoints_go(tmp_path):
     fit(tmp_path, save_steps=2, keep=2)
-    assert [path.name for path in sorted((tmp_path / "checkpoints").iterdir())] == ["step-000000014", "step-000000015"]
+    assert saved_steps(tmp_path) == [14, 15]
 
 
 def test_load_needs_a_run(tmp_path):
@@ -146,7 +157,7 @@ def test_load_needs_a_run(tmp_path):
 
 
 def test_what_is_set_is_given_back(tmp_path):
-    """Signal handlers and cuDNN's switch are given back."""
+    """Signal handlers and cuDNN's benchmark mode are as before."""
     before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT), torch.backends.cudnn.benchmark
     fit(tmp_path, replace(RECIPE, epochs=1))
     assert before == (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT), torch.backends.cudnn.benchmark)
@@ -181,21 +192,24 @@ def test_bfloat16_trains(tmp_path):
     assert run.model.conv1.weight.dtype == torch.float32
 
 
-def test_checkpoints_hold_everything(whole):
-    newest = _checkpoint.load(whole.path / "checkpoints")
-    assert newest.step == STEPS
-    assert set(newest.state) == {
-        *("model", "optimizer", "generators", "steps", "recorded", "images", "loss_sum"),
-        *("skipped", "seconds", "fingerprint", "per_epoch", "optim"),
-    }
+def test_checkpoints_have_the_format_of_version_0_1_0(whole):
+    """Later versions read what this one writes, and the other way round (tests/train/test_old_runs.py)."""
+    keys = {}
+    for folder in (whole.path, Path(__file__).parents[1] / "fixtures/0.1.0/bort-s"):
+        newest = max((folder / "checkpoints").iterdir())
+        keys[folder] = {key for key, _ in json.loads((newest / "state.json").read_text())["dict"]}
+        assert set(json.loads((newest / "manifest.json").read_text())) == {"step", "sha256"}
+    written, before = keys.values()
+    assert written == before
+    assert {"model", "optimizer", "generators", "steps", "recorded", "loss_sum", "fingerprint"} <= written
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # the compiler's own
 def test_compiled(tmp_path):
     """The same training, and a checkpoint with the names of the network, not the compiler's."""
-    run = fit(tmp_path / "compiled", network=lambda recipe: nets.create("lenet"), compile=True)
-    plain = fit(tmp_path / "plain", network=lambda recipe: nets.create("lenet"))
+    run = fit(tmp_path / "compiled", LENET, compile=True)
+    plain = fit(tmp_path / "plain", LENET)
     assert [record["loss"] for record in run.history] == pytest.approx([r["loss"] for r in plain.history], rel=1e-4)
     assert list(run.model.state_dict()) == list(plain.model.state_dict())
 

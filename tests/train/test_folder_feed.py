@@ -1,4 +1,5 @@
-"""Training out of folders: augmented alike whoever does it, exact after an interruption, corrupt images named or counted."""
+"""Training on images of folders: augmentation depends on its key only, interruptions change nothing, corrupt images are named
+or counted."""
 
 import json
 import shutil
@@ -43,7 +44,7 @@ def recipe(**changes):
     augment = Augment("rand-m9-mstd0.5", mixup=0.8, cutmix=1.0, erase=0.5, crop_and_flip=True)
     base = Recipe(
         "stripes",
-        Net("acnn-base", width=0.05),
+        Net("acnn-base", {"width": 0.05}),
         Data("folder:stripes", 32, classes=2),
         Optim("bort-a", lr=1e-3, constraint=0.1, groups="modules"),
         epochs=2,
@@ -62,8 +63,8 @@ def feed(root, chosen, workers=0, world=CPU):
 
 
 def batches(root, chosen, epoch=0, start=0, **kwargs):
-    found = feed(root, chosen, **kwargs)
-    return [found.read(batch) for batch in found.batches(epoch, start)]
+    source = feed(root, chosen, **kwargs)
+    return [source.read(batch) for batch in source.batches(epoch, start)]
 
 
 def same(one, other):
@@ -138,6 +139,33 @@ def test_images_are_normalised_and_cropped_as_on_imagenet(root):
     np.testing.assert_allclose(next(iter(whole.test(CPU)))[0][0], expected, atol=1e-5)
 
 
+def in_other_colours(root):
+    """The stripes of the fixture ``root``, normalised by other numbers than ImageNet's."""
+    return OtherColours(**vars(data.load("folder:stripes", root)))
+
+
+class OtherColours(data.Folder):
+    mean, std = (0.1, 0.2, 0.3), (0.5, 0.6, 0.7)
+
+    def statistics(self):
+        return torch.tensor(self.mean, dtype=torch.float64), torch.tensor(self.std, dtype=torch.float64)
+
+
+def test_augmented_images_are_normalised_like_test_images(root):
+    """By the mean and deviation of the data set, whatever timm's defaults are: also the places that RandAugment fills."""
+    plain = Augment(crop_and_flip=True)
+    chosen = recipe(data=Data(f"{__name__}:in_other_colours", 32, classes=2), augment=plain)
+    mean, std = (torch.tensor(values)[:, None, None] for values in (OtherColours.mean, OtherColours.std))
+    imagenet_mean, imagenet_std = (s.float()[:, None, None] for s in data.load("folder:stripes", root).statistics())
+    for (images, _), (usual, _) in zip(batches(root, chosen), batches(root, recipe(augment=plain)), strict=True):
+        torch.testing.assert_close(images * std + mean, usual * imagenet_std + imagenet_mean, rtol=0, atol=1e-5)
+    shifted = Augment("rand-m9-n4", crop_and_flip=True)
+    images = torch.cat([images for images, _ in batches(root, replace(chosen, augment=shifted))])
+    pixels = ((images * std + mean) * 255).round().permute(0, 2, 3, 1).flatten(0, 2)
+    fill = torch.tensor(OtherColours.mean).mul(255).round()
+    assert (pixels == fill).all(dim=1).float().mean() > 0.01
+
+
 def fit(root, out, chosen, on_step=None, workers=2):
     runtime = train.Runtime(device="cpu", data_root=root, workers=workers)
     return train.fit(chosen, out, runtime, on_step=on_step)
@@ -151,12 +179,7 @@ def test_resumed_with_workers(root, tmp_path, augment):
     whole = fit(root, tmp_path / "whole", chosen)
     for step in (2, 4):
         with pytest.raises(train.Interrupted):
-            fit(
-                root,
-                tmp_path / "cut",
-                chosen,
-                stop_at(step, signal.SIGINT),
-            )
+            fit(root, tmp_path / "cut", chosen, stop_at(step, signal.SIGINT))
     assert_same(fit(root, tmp_path / "cut", chosen, workers=0), whole)
 
 
@@ -198,7 +221,7 @@ def test_batches_carry_no_index(root):
 
 @pytest.mark.slow
 def test_workers_end_with_an_error(root, tmp_path):
-    """A process of its own: multiprocessing waits for its children when it ends."""
+    """In a process of its own, since multiprocessing waits for its children when a process ends."""
     shutil.copytree(root / "stripes", tmp_path / "stripes")
     (tmp_path / "stripes/train/b/3.png").write_bytes(b"")
     (tmp_path / "recipe.json").write_text(json.dumps(recipe(batch=7).to_dict()))
@@ -212,8 +235,9 @@ def test_workers_end_with_an_error(root, tmp_path):
 
 def test_skips_in_an_interrupted_test_count_once(root, tmp_path, monkeypatch):
     shutil.copytree(root / "stripes", tmp_path / "stripes")
+    for number in range(10, 300):  # more test images than in one batch
+        (tmp_path / f"stripes/val/b/{number}.png").hardlink_to(tmp_path / "stripes/val/b/0.png")
     (tmp_path / "stripes/val/a/1.png").write_bytes(b"")
-    monkeypatch.setattr("bort.train._folder_feed._TEST_BATCH", 3)
     chosen = recipe(batch=7, data=replace(recipe().data, corrupt="skip"))
     with monkeypatch.context() as patch:
         signal_in_test(patch, 2)

@@ -3,13 +3,22 @@
 import os
 import pickle
 import signal
+from dataclasses import replace
 
 import pytest
 
 from bort import train
-from bort.train import _checkpoint
+from bort.train.recipes import Net
 from tests.train.processes import start
-from tests.train.small import assert_same, fit, stop_at
+from tests.train.small import RECIPE, assert_same, fit, lenet_with_dropout, saved_steps, stop_at
+
+BUILT = []
+"""The networks that `remembered_lenet` has built."""
+
+
+def remembered_lenet(**shape):
+    BUILT.append(lenet_with_dropout(**shape))
+    return BUILT[-1]
 
 
 @pytest.mark.slow
@@ -18,7 +27,7 @@ def test_sigkill_at_a_step(whole, tmp_path):
     killed = start(tmp_path, setup, save_steps=3)
     killed.communicate(timeout=60)
     assert killed.returncode == -signal.SIGKILL
-    assert _checkpoint.load(tmp_path / "checkpoints").step == 6
+    assert saved_steps(tmp_path)[-1] == 6
     steps = []
     assert_same(fit(tmp_path, on_step=steps.append), whole)
     assert steps[0] == 7
@@ -26,7 +35,7 @@ def test_sigkill_at_a_step(whole, tmp_path):
 
 @pytest.mark.slow
 def test_sigkill_while_saving(whole, tmp_path):
-    """Half of the second checkpoint is on the disk: it is ignored, swept, and the first one is used."""
+    """Half of the second checkpoint is on the disk: it is ignored, removed, and the first one is used."""
     setup = """
 on_step, real = None, os.fsync
 def fsync(descriptor):
@@ -47,19 +56,20 @@ os.fsync = fsync
     assert not list((tmp_path / "checkpoints").glob(".writing-*"))
 
 
-def damage(file, how):
+def truncate(file):
+    file.write_bytes(file.read_bytes()[:-100])
+
+
+def flip_a_bit(file):
     content = bytearray(file.read_bytes())
-    if how == "truncated":
-        del content[-100:]
-    elif how == "bit-flipped":
-        content[len(content) // 2] ^= 1
+    content[len(content) // 2] ^= 1
     file.write_bytes(content)
 
 
-@pytest.mark.parametrize("how", ["truncated", "bit-flipped"])
+@pytest.mark.parametrize("damage", [truncate, flip_a_bit])
 @pytest.mark.parametrize("name", ["tensors.safetensors", "state.json"])
-def test_a_damaged_checkpoint(whole, stopped, how, name):
-    damage(stopped / "checkpoints/step-000000008" / name, how)
+def test_a_damaged_checkpoint(whole, stopped, damage, name):
+    damage(stopped / "checkpoints/step-000000008" / name)
     steps = []
     with pytest.warns(
         UserWarning, match=rf"{name} is damaged: its SHA-256 is \w+, it was .*Going on from step-000000004"
@@ -71,7 +81,7 @@ def test_a_damaged_checkpoint(whole, stopped, how, name):
 
 def test_all_checkpoints_bad(stopped):
     for path in (stopped / "checkpoints").iterdir():
-        damage(path / "tensors.safetensors", "bit-flipped")
+        flip_a_bit(path / "tensors.safetensors")
     steps = []
     with pytest.raises(ValueError, match=r"every checkpoint in .* is damaged: .*step-000000008.*step-000000004"):
         fit(stopped, on_step=steps.append)
@@ -102,7 +112,7 @@ def test_a_damaged_recipe_or_history(stopped, whole):
 
 def test_a_damaged_newest_does_not_outlive_good_ones(stopped, whole):
     """With keep=1 the one just written stays, whatever lies beside it."""
-    damage(stopped / "checkpoints/step-000000008" / "state.json", "truncated")
+    truncate(stopped / "checkpoints/step-000000008" / "state.json")
     with pytest.warns(UserWarning, match="Going on from step-000000004"), pytest.raises(train.Interrupted):
         fit(stopped, on_step=stop_at(6), keep=1)
     names = sorted(path.name for path in (stopped / "checkpoints").iterdir())
@@ -116,30 +126,25 @@ def test_killed_while_a_step_is_saved_again(whole, tmp_path, monkeypatch):
     with pytest.raises(train.Interrupted):
         fit(tmp_path, on_step=stop_at(10), keep=1)
 
-    def die(*_):
-        raise MemoryError("killed")
+    def die(source, target, rename=os.replace):
+        if os.path.basename(target).startswith("step-"):
+            raise MemoryError("killed")
+        rename(source, target)
 
     with monkeypatch.context() as patch:
-        patch.setattr(_checkpoint.os, "replace", die)
+        patch.setattr(os, "replace", die)
         with pytest.raises(MemoryError):
-            _checkpoint.save(tmp_path / "checkpoints", 10, {}, keep=1)
-    assert _checkpoint.load(tmp_path / "checkpoints").step == 10
+            fit(tmp_path, save_steps=5, keep=1)
+    assert saved_steps(tmp_path) == [10]
     assert_same(fit(tmp_path, save_steps=5, keep=1), whole)
 
 
 def test_weights_that_are_not_finite_are_not_saved(tmp_path):
-    net = {}
-
-    def build(recipe):
-        from tests.train.small import build as plain
-
-        net["it"] = plain(recipe)
-        return net["it"]
-
     def poison(step):
         if step == 6:
-            net["it"].conv2.weight.data[0] = float("nan")
+            BUILT[-1].conv2.weight.data[0] = float("nan")
 
+    recipe = replace(RECIPE, net=Net(f"{__name__}:remembered_lenet"))
     with pytest.raises(train.NotFinite, match=r"the weight conv2\.weight is not finite after step 6"):
-        fit(tmp_path, network=build, on_step=poison, save_steps=3)
-    assert _checkpoint.load(tmp_path / "checkpoints").step == 3
+        fit(tmp_path, recipe, on_step=poison, save_steps=3)
+    assert saved_steps(tmp_path) == [3]

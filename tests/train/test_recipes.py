@@ -1,13 +1,15 @@
 """The paper's tables, typed off once more, against the recipes."""
 
+import copy
 import json
+import pickle
 from dataclasses import replace
 
 import pytest
 import torch
 
 from bort import nets
-from bort.train.recipes import Recipe, get, names
+from bort.train.recipes import Augment, Data, Net, Recipe, get, names
 
 # tab:mnist_cifar10: model, optimizer, epochs, lr, weight decay, λ, MNIST, CIFAR-10
 TABLE_1 = """
@@ -62,7 +64,8 @@ def test_table_2(row):
     optim = recipe.optim
     assert (optim.weight_decay, optim.constraint, optim.momentum, optim.lr) == (decay, constraint, momentum, lr)
     assert (recipe.epochs, recipe.batch, optim.warmup_epochs, optim.schedule) == (epochs, batch, warmup, "cosine")
-    assert (recipe.net.drop_path, recipe.loss) == (drop, loss)
+    assert recipe.net.options == ({"drop_path_rate": drop} if drop else {})
+    assert recipe.loss == loss
     assert recipe.augment.randaugment == f"rand-m{magnitude:.0f}-mstd0.5"
     a = recipe.augment
     assert [a.mixup, a.cutmix, a.erase, a.color_jitter, a.splits] == augment
@@ -100,7 +103,7 @@ def test_digits_are_table_1_in_small():
             recipe = get(f"mnist5k-{net}-{optimizer}")
             assert recipe.optim == get(f"mnist-{net}-{optimizer}").optim
     narrow = get("mnist5k-acnn-small-sgd").net
-    net = nets.create(narrow.name, width=narrow.width, narrowest=narrow.narrowest)
+    net = nets.create(narrow.name, **narrow.options)
     assert [getattr(net, f"conv{i}").out_channels for i in range(1, 6)] == [8, 24, 72, 108, 324]
 
 
@@ -113,11 +116,10 @@ def test_json_and_back(name):
 @pytest.mark.parametrize("name", names())
 def test_every_network_can_be_made(name):
     recipe = get(name)
-    data, options = recipe.data, {"drop_path_rate": recipe.net.drop_path} if recipe.net.drop_path else {}
+    data = recipe.data
+    shape = {"channels": data.channels, "classes": data.classes, "image_size": data.image_size}
     with torch.device("meta"):
-        net = nets.create(
-            recipe.net.name, channels=data.channels, classes=data.classes, image_size=data.image_size, **options
-        )
+        net = nets.create(recipe.net.name, **shape, **recipe.net.options)
         x = torch.empty(2, data.channels, data.image_size, data.image_size)
         assert net(x).shape == (2, data.classes)
 
@@ -163,7 +165,16 @@ def test_a_file_with_another_field_is_refused_with_its_place():
         ("optim", {"groups": "x"}, "choose one of 'all', 'modules'"),
         ("augment", {"splits": 1, "crop_and_flip": True}, "augment.splits=1: 0, or 2 and more"),
         ("augment", {"erase": 7.0, "crop_and_flip": True}, "a probability is from 0 to 1"),
-        ("net", {"width": 0.0}, r"net\.width=0\.0"),
+        ("net", {"options": {"drop path": 1}}, r"net\.options has a name 'drop path': names are identifiers"),
+        ("net", {"options": {"width": float("nan")}}, r"net\.options\.width=nan: must be finite"),
+        ("net", {"options": {"width": None}}, r"net\.options\.width=None: must be a number, text or a boolean"),
+        ("net", {"options": {"depths": [2, 2]}}, r"net\.options\.depths=\[2, 2\]: must be a number, text or a boolean"),
+        (
+            "net",
+            {"options": {"classes": 5}},
+            r"net\.options\.classes=5: the network takes it from the data, set data\.",
+        ),
+        ("net", {"options": 0.5}, r"net\.options=0\.5: must be of type dict"),
         ("data", {"classes": 0}, r"data\.classes=0: must be 1 or more"),
         ("", {"smoothing": -1.0}, r"smoothing=-1\.0"),
         ("", {"loss": "mse"}, "loss='mse': choose one of 'cross-entropy', 'jsd', 'bce'"),
@@ -182,3 +193,40 @@ def test_odd_values_are_refused_by_name(part, values, message):
     (written[part] if part else written).update(values)
     with pytest.raises(ValueError, match=message):
         Recipe.from_dict(written)
+
+
+def test_options_of_a_network():
+    recipe = get("mnist-lenet-sgd")
+    options = {"pool": "average", "last": "relu"}
+    changed = replace(recipe, net=replace(recipe.net, options=options))
+    assert changed != recipe
+    assert hash(changed) == hash(replace(changed, net=Net("lenet", dict(options))))
+    options["pool"] = "max"
+    assert changed.net.options["pool"] == "average", "a recipe keeps a copy"
+
+
+def test_fields_of_version_0_1_0_say_what_they_have_become():
+    with pytest.raises(TypeError, match=r"net\.width is now net\.options\.width"):
+        Net("acnn-small", width=0.5)
+    net = get("imagenet-deit-s-bort-a").net
+    with pytest.raises(TypeError, match=r"net\.drop_path is now net\.options\.drop_path_rate"):
+        replace(net, drop_path=0.2)
+    with pytest.raises(AttributeError, match=r"net\.drop_path is now net\.options\.drop_path_rate"):
+        _ = net.drop_path
+    with pytest.raises(AttributeError, match="net has no field 'depth'; there are name and options"):
+        _ = net.depth
+    assert copy.deepcopy(net) == pickle.loads(pickle.dumps(net)) == net
+
+
+@pytest.mark.parametrize(
+    ("data", "changes", "message"),
+    [
+        (Data("mnist5k", 28, 1), {"augment": Augment(crop_and_flip=True)}, "only images of a folder are augmented"),
+        (Data("folder:x", 28, normalise=False), {}, "images of a folder are always normalised"),
+    ],
+)
+def test_settings_that_belong_to_the_other_kind_of_data(data, changes, message):
+    recipe = get("mnist-lenet-sgd")
+    with pytest.raises(ValueError, match=f"in recipe 'mnist-lenet-sgd' with data.name='{data.name}': {message}"):
+        replace(recipe, data=data, **changes)
+    replace(recipe, data=replace(data, name="package.module:function"), **changes)  # known when it is loaded

@@ -2,7 +2,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bort.train._evaluate import recognised
+from bort.train import recognised
 
 
 @given(st.integers(0, 2**32 - 1))

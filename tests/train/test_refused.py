@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.train.small import RECIPE, assert_same, dataset, fit
+from bort.train.recipes import Net
+from tests.train import small
+from tests.train.small import RECIPE, assert_same, fit
 
 
 def test_another_recipe(stopped, whole):
@@ -43,12 +45,12 @@ def test_another_optimizer_begins_its_moments_again(stopped, name):
 
 
 def test_another_network_is_refused_even_by_force(stopped):
-    other = lambda recipe: __import__("bort").nets.create("acnn-small", width=0.02)  # noqa: E731
+    before = (stopped / "recipe.json").read_text()
     with pytest.raises(
         ValueError, match=r"the checkpoint is of another network: conv1\.weight is \(6, 1, 5, 5\), the recipe's"
     ):
-        fit(stopped, replace(RECIPE, seed=1), network=other, force=True)
-    assert '"seed": 0' in (stopped / "recipe.json").read_text(), "the run is as it was"
+        fit(stopped, replace(RECIPE, net=Net("acnn-small", {"width": 0.02})), force=True)
+    assert (stopped / "recipe.json").read_text() == before, "the run is as it was"
 
 
 def test_fewer_epochs_than_done(whole, capsys):
@@ -70,13 +72,15 @@ def test_another_world_size(stopped, monkeypatch):
     assert fit(stopped, force=True).is_complete
 
 
-def test_other_data(stopped):
-    other = replace(dataset(), fingerprint="f" * 64)
+def test_other_data(stopped, monkeypatch):
+    """The same name, and other images."""
+    other = replace(small.dataset(), fingerprint="f" * 64)
+    monkeypatch.setattr(small, "dataset", lambda: other)
     with pytest.raises(
         ValueError, match=r"is not the data that the run in .* was started with \(SHA-256 ffffffffffff…"
     ):
-        fit(stopped, data=lambda: other)
-    assert fit(stopped, data=lambda: other, force=True).is_complete
+        fit(stopped)
+    assert fit(stopped, force=True).is_complete
 
 
 def test_two_runs_into_one_directory(tmp_path):

@@ -9,9 +9,13 @@ import torch
 from torch import nn
 
 from bort import BortA, BortS, nets, train
-from bort.train import NotFinite, _checkpoint
+from bort.train import NotFinite
 from bort.train._optimizer import loss_for, optimizer_for, rate
-from tests.train.small import OPTIM, RECIPE, fit
+from bort.train.recipes import Net
+from tests.train.small import OPTIM, RECIPE, fit, saved_steps, stop_at
+
+BUILT = []
+"""The networks that the functions below have built."""
 
 
 class Root(nn.Module):
@@ -22,6 +26,8 @@ class Root(nn.Module):
 
 
 class Poison(nn.Module):
+    """NaN from the n-th call on, in training."""
+
     def __init__(self, at):
         super().__init__()
         self.at, self.calls = at, 0
@@ -31,59 +37,60 @@ class Poison(nn.Module):
         return x * math.nan if self.calls >= self.at and self.training else x
 
 
-def with_layer(**layers):
-    def build(recipe):
-        torch.manual_seed(0)
-        net = nets.create("lenet")
-        for name, layer in layers.items():
-            setattr(net, name, nn.Sequential(getattr(net, name), layer))
-        return net
+def lenet_with_poison(at, **shape):
+    net = nets.create("lenet", **shape)
+    net.fc1 = nn.Sequential(net.fc1, Poison(at))
+    BUILT.append(net)
+    return net
 
-    return build
+
+def lenet_with_infinite_slope(**shape):
+    net = nets.create("lenet", **shape)
+    net.fc2 = nn.Sequential(net.fc2, Root())
+    return net
+
+
+def lenet_with_large_weight(**shape):
+    net = nets.create("lenet", **shape)
+    with torch.no_grad():
+        net.fc2.weight.mul_(1e14)
+        net.head.weight.mul_(1e-14)  # so that the loss is an ordinary number
+    return net
+
+
+def with_net(function, **options):
+    return replace(RECIPE, net=Net(f"{__name__}:{function}", options))
 
 
 def test_nan_in_the_loss(tmp_path):
     with pytest.raises(NotFinite, match=r"the loss is nan at step 7 \(epoch 2\): the output of fc1\.1 is not finite"):
-        fit(tmp_path, network=with_layer(fc1=Poison(7)), save_steps=6)
-    assert _checkpoint.load(tmp_path / "checkpoints").step == 6, "nothing is saved of a step that was not made"
+        fit(tmp_path, with_net("lenet_with_poison", at=7), save_steps=6)
+    assert saved_steps(tmp_path) == [6], "nothing is saved of a step that was not made"
 
 
 def test_inf_in_a_gradient(tmp_path):
     with pytest.raises(
         NotFinite, match=r"the gradient of fc2\.0\.\w+ is not finite at step 1 \(epoch 1\); the loss is \d"
     ):
-        fit(tmp_path, network=with_layer(fc2=Root()))
+        fit(tmp_path, with_net("lenet_with_infinite_slope"))
 
 
 def test_a_penalty_that_would_overflow(tmp_path):
-    def build(recipe):
-        net = nets.create("lenet")
-        with torch.no_grad():
-            net.fc2.weight.mul_(1e14)
-            net.head.weight.mul_(1e-14)  # the loss is an ordinary number
-        return net
-
     with pytest.raises(
         NotFinite, match=r"the penalty of fc2\.weight overflows at step 1 .*norm of the weight is \d.*e\+14"
     ):
-        fit(tmp_path, network=build)
+        fit(tmp_path, with_net("lenet_with_large_weight"))
 
 
 def test_the_weights_are_those_before(tmp_path):
-    """Up to the bad step both runs are the same, and the bad step has left nothing."""
-    seen = {}
-    build = with_layer(fc1=Poison(4))
-
-    def keep(recipe):
-        seen["net"] = build(recipe)
-        return seen["net"]
-
+    """Step 4 changes nothing: the weights are those of a run that was stopped after step 3."""
     with pytest.raises(NotFinite, match="step 4"):
-        fit(tmp_path / "bad", network=keep)
-    good = fit(tmp_path / "good", network=with_layer(fc1=Poison(99)), on_step=None, save_steps=3)
-    before = _checkpoint.read(good.path / "checkpoints" / "step-000000003").state["model"]
-    for name, value in seen["net"].state_dict().items():
-        assert torch.equal(value, before[name]), name
+        fit(tmp_path / "bad", with_net("lenet_with_poison", at=4))
+    weights = BUILT[-1].state_dict()
+    with pytest.raises(train.Interrupted):
+        fit(tmp_path / "good", with_net("lenet_with_poison", at=99), on_step=stop_at(3))
+    for name, value in train.load(tmp_path / "good").model.state_dict().items():
+        assert torch.equal(value, weights[name]), name
 
 
 def test_a_diverging_rate_is_stopped(tmp_path):
@@ -124,10 +131,10 @@ def test_optimizers_are_what_they_are_called():
         constraint = 0.1 if name.startswith("bort") else 0.0
         momentum = 0.9 if name in ("sgd", "bort-s") else 0.0
         optim = replace(OPTIM, name=name, constraint=constraint, momentum=momentum)
-        made = optimizer_for(optim, model, torch.device("cpu"))
-        assert type(made) is kind
-        assert {p for group in made.param_groups for p in group["params"]} == set(model.parameters())
-        assert made.param_groups[0]["weight_decay"] == 0.01
+        optimizer = optimizer_for(optim, model, torch.device("cpu"))
+        assert type(optimizer) is kind
+        assert {p for group in optimizer.param_groups for p in group["params"]} == set(model.parameters())
+        assert optimizer.param_groups[0]["weight_decay"] == 0.01
 
 
 def test_groups_of_modules():
@@ -135,11 +142,11 @@ def test_groups_of_modules():
     recipe = train.recipes.get("imagenet-resnet50-bort-a")
     model = nets.create("timm/resnet18", classes=5)
     optimizer = optimizer_for(recipe.optim, model, torch.device("cpu"))
-    of = {p: group for group in optimizer.param_groups for p in group["params"]}
-    assert of[model.conv1.weight]["constraint"] == recipe.optim.constraint
-    assert of[model.fc.weight]["constraint"] == 0
-    assert of[model.fc.weight]["weight_decay"] == recipe.optim.weight_decay
-    assert of[model.bn1.weight]["weight_decay"] == of[model.fc.bias]["weight_decay"] == 0
+    group_of = {p: group for group in optimizer.param_groups for p in group["params"]}
+    assert group_of[model.conv1.weight]["constraint"] == recipe.optim.constraint
+    assert group_of[model.fc.weight]["constraint"] == 0
+    assert group_of[model.fc.weight]["weight_decay"] == recipe.optim.weight_decay
+    assert group_of[model.bn1.weight]["weight_decay"] == group_of[model.fc.bias]["weight_decay"] == 0
     plain = optimizer_for(replace(recipe.optim, name="adamw", constraint=0.0), model, torch.device("cpu"))
     assert "constraint" not in plain.param_groups[0]
 

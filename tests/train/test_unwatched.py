@@ -1,4 +1,4 @@
-"""Nobody is looking: a terminal, a pipe or a tracker that goes away does not matter."""
+"""A terminal, a pipe or a TensorBoard that goes away does not end a training."""
 
 import os
 import pty
@@ -10,7 +10,6 @@ import sys
 import pytest
 
 from bort import train
-from bort.train import _history
 from tests.train.processes import start, wait_for
 from tests.train.small import assert_same, fit
 
@@ -91,7 +90,8 @@ def test_the_tracker_goes_away(whole, tmp_path, monkeypatch):
 def test_without_tensorboard(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
     with pytest.raises(ImportError, match="pip install tensorboard"):
-        _history.TensorBoard(tmp_path)
+        fit(tmp_path / "run", tensorboard=True)
+    assert not (tmp_path / "run").exists(), "said before anything is written"
 
 
 def test_interrupted_says_how_to_go_on():

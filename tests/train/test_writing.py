@@ -2,29 +2,34 @@
 
 import errno
 import os
+from pathlib import Path
 
 import pytest
 
-from bort.train import _checkpoint, _history
 from tests.train.processes import start
-from tests.train.small import assert_same, fit
+from tests.train.small import assert_same, fit, saved_steps
+
+
+def no_room_for(monkeypatch, name):
+    """Files with this name in their path cannot be brought to the disk."""
+    fsync = os.fsync
+
+    def full(descriptor):
+        if name in os.readlink(f"/proc/self/fd/{descriptor}"):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", full)
 
 
 def test_disk_full(stopped, whole, monkeypatch):
-    real = os.fsync
-
-    def full(descriptor):
-        if ".writing-" in os.readlink(f"/proc/self/fd/{descriptor}"):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        real(descriptor)
-
     with monkeypatch.context() as patch:
-        patch.setattr(_checkpoint.os, "fsync", full)
+        no_room_for(patch, ".writing-")
         with pytest.raises(
             OSError, match=r"no checkpoint of step 12 in .*: No space left on device; earlier ones are intact"
         ):
             fit(stopped, save_steps=4)
-    assert sorted(path.name for path in (stopped / "checkpoints").iterdir()) == ["step-000000004", "step-000000008"]
+    assert saved_steps(stopped) == [4, 8]
     assert_same(fit(stopped), whole)
 
 
@@ -47,31 +52,20 @@ def on_step(step):
 
 
 def test_history_cannot_be_written(tmp_path, monkeypatch):
-    class Full:
-        def __enter__(self):
-            return self
-
-        def __exit__(self, *_):
-            pass
-
-        def write(self, _):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(_history.Path, "open", lambda *_: Full())
+    no_room_for(monkeypatch, "history.jsonl")
     with pytest.raises(
         OSError, match=r"cannot write .*history\.jsonl: No space left on device; checkpoints are intact"
     ):
-        _history.History(tmp_path / "history.jsonl").add({})
+        fit(tmp_path)
 
 
 def test_read_only_directory(tmp_path, monkeypatch):
-    """As root one may write everywhere, so the refusal is played."""
-    from bort.train import _run
+    """Tests may run as root, who may write everywhere: the refusal is simulated."""
 
     def refuse(self, *_, **__):
         raise PermissionError(errno.EACCES, "Permission denied", str(self))
 
-    monkeypatch.setattr(_run.Path, "mkdir", refuse)
+    monkeypatch.setattr(Path, "mkdir", refuse)
     with pytest.raises(OSError, match=r"cannot write a run into .*: Permission denied"):
         fit(tmp_path / "run")
 
