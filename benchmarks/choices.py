@@ -1,4 +1,4 @@
-"""What the paper leaves open, tried out: SAT's threshold γ and its k, and along whose path adversaries are made.
+"""What the paper leaves open, tried out: SAT's threshold γ and k, and along whose path adversaries are synthesized.
 
     python benchmarks/choices.py RUN [RUN …] [--images 200] --out FILE.json
 
@@ -19,8 +19,6 @@ import torch
 from bort import explain, invert, measure, train
 from bort._environment import describe
 from bort._table import table
-from bort.explain._common import top_layer
-from bort.train._examples import examples
 
 THRESHOLDS = (0.0, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5)
 CHANNELS = (16, 64, 256)
@@ -29,37 +27,37 @@ FEW = (4, 16, 64)
 
 
 def saliency(model: torch.nn.Module, x: torch.Tensor) -> list[dict[str, Any]]:
-    found = []
+    rows = []
     for k in CHANNELS:
         maps: dict[float, list[torch.Tensor]] = {threshold: [] for threshold in THRESHOLDS}
-        for part in torch.split(x, 20):
-            tracked = explain.track(model, part, k=k)
+        for batch in torch.split(x, 20):
+            tracked = explain.track(model, batch, k=k)
             for threshold in THRESHOLDS:
                 maps[threshold].append(tracked.map(threshold=threshold))
         for threshold in THRESHOLDS:
             deletion, insertion = measure.deletion_insertion(model, x, torch.cat(maps[threshold])).means
-            found.append({"k": k, "threshold": threshold, "deletion": deletion, "insertion": insertion})
-    return found
+            rows.append({"k": k, "threshold": threshold, "deletion": deletion, "insertion": insertion})
+    return rows
 
 
 def adversaries(model: torch.nn.Module, x: torch.Tensor, labels: torch.Tensor, seed: int) -> list[dict[str, Any]]:
     order = torch.randperm(len(x), generator=torch.Generator().manual_seed(seed)).to(x.device)
     pairs = labels.to(x.device) != labels[order.cpu()].to(x.device)
     source, target = x[pairs], x[order][pairs]
-    layer = top_layer(model, x)
-    found = []
+    layer = explain.top_layer(model, x)
+    rows = []
     for k in FEW:
         for path in ("source", "target", "none"):
             for rounds in ROUNDS:
-                made = [
+                batches = [
                     invert.synthesize(model, s, t, layer, k, path=path, rounds=rounds)
                     for s, t in zip(torch.split(source, 20), torch.split(target, 20), strict=True)
                 ]
                 whole = {
-                    name: torch.cat([getattr(each, name) for each in made])
+                    name: torch.cat([getattr(batch, name) for batch in batches])
                     for name in ("map_verdicts", "image_verdicts", "source_classes", "target_classes")
                 }
-                found.append(
+                rows.append(
                     {
                         "k": k,
                         "path": path,
@@ -68,11 +66,11 @@ def adversaries(model: torch.nn.Module, x: torch.Tensor, labels: torch.Tensor, s
                         "map_is_target": _part(whole["map_verdicts"] == whole["target_classes"]),
                         "image_is_target": _part(whole["image_verdicts"] == whole["target_classes"]),
                         "image_is_source": _part(whole["image_verdicts"] == whole["source_classes"]),
-                        "like_source": _part(torch.cat([each.source_similarity for each in made])),
-                        "like_target": _part(torch.cat([each.target_similarity for each in made])),
+                        "like_source": _part(torch.cat([batch.source_similarity for batch in batches])),
+                        "like_target": _part(torch.cat([batch.target_similarity for batch in batches])),
                     }
                 )
-    return found
+    return rows
 
 
 def _part(values: torch.Tensor) -> float:
@@ -91,7 +89,7 @@ def main() -> None:
     rows = []
     for path in arguments.runs:
         run = train.load(path)
-        x, labels = examples(run.recipe, arguments.images, arguments.data)
+        x, labels = run.examples(arguments.images, arguments.data)
         x, model = x.to(device), run.model.to(device)
         sat, synthesis = saliency(model, x), adversaries(model, x, labels, arguments.seed)
         rows.append({"recipe": run.recipe.name, "accuracy": run.accuracy, "sat": sat, "synthesis": synthesis})

@@ -1,4 +1,4 @@
-"""Our explanations beside those that others published, on the same machine, in the same run, with the same result.
+"""Our explanations beside published implementations: on the same machine, in the same run, with the same result.
 
     python benchmarks/explain.py [--parts xrai guided-ig sat rise deletion] [--repeats 3] --out FILE.json
 
@@ -6,7 +6,7 @@ xrai, guided-ig: ResNet-18 at 224², beside PAIR's `saliency` (patched for NumPy
 sat: k = 64, beside algorithm 1 as the paper writes it, one channel at a time; ResNet-18 at 224² and ACNN-Small of CIFAR-10.
 rise: memory beyond model and image for 4,000 masks of 224².
 deletion: deletion and insertion of 224 steps, beside a loop over single images as RISE's authors publish it.
-A part whose peer or whose own packages are missing is left out, and says so.
+A part is left out, with a message, if a package that it needs is not installed.
 """
 
 from __future__ import annotations
@@ -25,17 +25,16 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from bort import explain, invert, measure, nets
+from bort._defaults import SALIENT_CHANNELS, SAT_THRESHOLD
 from bort._environment import describe
 from bort._table import table
-from bort.explain._guided_ig import _slopes
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
-THRESHOLD = 0.2
 TARGETS = {"xrai, one image": 4, "guided-ig, batch of 8": 4, "sat": 10, "deletion and insertion": 5}
 
 
 def pictures(count: int, size: int = 224) -> Tensor:
-    """Smooth blobs in colour with some grain, so that there is something to segment."""
+    """Smooth blobs in colour with a little noise, so that there is something to segment."""
     generator = torch.Generator().manual_seed(0)
     coarse = F.interpolate(torch.randn(count, 3, 7, 7, generator=generator), (size, size), mode="bicubic")
     fine = F.interpolate(torch.randn(count, 3, 28, 28, generator=generator), (size, size), mode="bicubic")
@@ -48,7 +47,7 @@ def resnet18() -> nn.Module:
 
 
 def timed(call: Callable[[], Any], repeats: int) -> tuple[float, Any]:
-    """Seconds, the median of some calls after one that does not count; and the result."""
+    """Seconds, the median of ``repeats`` calls after a first one that is not counted; and the result."""
     times, result = [], None
     for _ in range(repeats + 1):
         _wait()
@@ -83,7 +82,7 @@ def xrai(repeats: int) -> list[dict[str, Any]]:
 
 
 def _photograph() -> Tensor:
-    """One that travels inside scikit-image: 360 segments."""
+    """One that comes with scikit-image: 360 segments."""
     from skimage import data, transform
 
     pixels = torch.from_numpy(transform.resize(data.astronaut(), (224, 224), anti_aliasing=True)).permute(2, 0, 1)
@@ -106,13 +105,18 @@ def guided_ig(_: int) -> list[dict[str, Any]]:
 
         return of
 
+    def gradients() -> Tensor:
+        leaf = images.detach().requires_grad_()
+        logits = model(leaf).gather(1, torch.tensor(classes, device=DEVICE)[:, None])
+        return torch.autograd.grad(logits.sum(), leaf)[0].flatten(1).double()
+
     def theirs_all() -> Any:
         arrays = images.double().cpu().numpy()
-        each = [
+        attributions = [
             pair.guided_ig_impl(image, np.zeros_like(image), slopes(target), 50, 0.25, 0.02)
             for image, target in zip(arrays, classes, strict=True)
         ]
-        return np.stack(each).sum(axis=1)
+        return np.stack(attributions).sum(axis=1)
 
     renamed = mock.patch.object(
         pair.np, "quantile", lambda values, part, interpolation: real(values, part, method=interpolation)
@@ -120,7 +124,7 @@ def guided_ig(_: int) -> list[dict[str, Any]]:
     ours, mine = timed(lambda: explain.guided_ig(model, images, steps=50), 1)
     with renamed:
         theirs, yours = timed(theirs_all, 1)
-    together, _ = timed(lambda: _slopes(model, images, torch.tensor(classes, device=DEVICE)), 3)
+    together, _ = timed(gradients, 3)
     single, _ = timed(lambda: slopes(classes[0])(images[0].double().cpu().numpy()), 3)
     return [
         {
@@ -135,19 +139,19 @@ def guided_ig(_: int) -> list[dict[str, Any]]:
 
 
 def sat(repeats: int) -> list[dict[str, Any]]:
-    """One image: all 64 channels in one backward pass, or one after the other with the forward pass that goes with each g."""
+    """One image: all 64 channels in one backward pass, or one after the other with a forward pass for each g."""
     torch.manual_seed(0)
     small = nets.create("acnn-small", channels=3, classes=10, image_size=32).to(DEVICE).eval()
-    found = []
+    rows = []
     for name, model, layer, size in (
         ("resnet18 at 224²", resnet18(), "layer4", 224),
         ("acnn-small", small, "conv5", 32),
     ):
         image = pictures(1, size)
-        ours, mine = timed(lambda m=model, i=image, n=layer: explain.sat(m, i, layer=n, threshold=THRESHOLD), repeats)
+        ours, mine = timed(lambda m=model, i=image, n=layer: explain.sat(m, i, layer=n), repeats)
         theirs, yours = timed(lambda m=model, i=image, n=layer: algorithm_1(m, i, n), repeats)
         once, _ = timed(lambda m=model, i=image, n=layer: algorithm_1(m, i, n, forward_once=True), repeats)
-        found.append(
+        rows.append(
             {
                 "what": f"sat, {name}",
                 "ours_s": ours,
@@ -156,22 +160,22 @@ def sat(repeats: int) -> list[dict[str, Any]]:
                 "difference": _difference(mine[0], yours),
             }
         )
-    return found
+    return rows
 
 
-def algorithm_1(model: nn.Module, image: Tensor, layer: str, k: int = 64, *, forward_once: bool = False) -> Tensor:
-    """Line by line. ``g`` is a forward pass to store the positions and a backward pass, for each channel."""
+def algorithm_1(model: nn.Module, image: Tensor, layer: str, *, forward_once: bool = False) -> Tensor:
+    """Line by line. For each channel ``g`` is a forward pass, which stores where ReLUs are open, and a backward pass."""
     g = invert.Backtracker(model, layer)
     trace = g.trace(image)
     z = trace.features[0]
     y = F.max_pool2d(z, z.shape[1:]).flatten()
-    salient = y.topk(k)
+    salient = y.topk(SALIENT_CHANNELS)
     result = torch.zeros(image.shape[-2:], device=image.device)
     for value, channel in zip(salient.values, salient.indices.tolist(), strict=True):
         z0 = torch.zeros_like(z)
         z0[channel].view(-1)[z[channel].argmax()] = 1
         signal = (trace(z0[None]) if forward_once else g(image, z0[None]))[0].abs().sum(dim=0)
-        result += value * (signal > THRESHOLD * signal.max())
+        result += value * (signal > SAT_THRESHOLD * signal.max())
     return result
 
 
@@ -211,8 +215,8 @@ def deletion(repeats: int) -> list[dict[str, Any]]:
 
 @torch.no_grad()
 def published_loop(model: nn.Module, image: Tensor, saliency: Tensor, steps: int) -> tuple[Tensor, Tensor]:
-    """One image, one pass a step, the changed pixels copied on the host: how RISE's authors measure (both to and from zeros
-    here, so that the curves can be compared)."""
+    """One image, one pass for each step, the changed pixels copied on the host: how RISE's authors measure. Deletion ends and
+    insertion starts at zeros here, so that the curves can be compared."""
     label = int(model(image[None]).argmax())
     order = saliency.flatten().cpu().argsort(descending=True, stable=True)
     per_step = len(order) // steps
@@ -221,8 +225,8 @@ def published_loop(model: nn.Module, image: Tensor, saliency: Tensor, steps: int
         now, end = start.cpu().clone().flatten(1), finish.cpu().flatten(1)
         scores = []
         for step in range(steps + 1):
-            told = model(now.view(1, *image.shape).to(image.device)).softmax(dim=1)
-            scores.append(told[0, label].item())
+            probabilities = model(now.view(1, *image.shape).to(image.device)).softmax(dim=1)
+            scores.append(probabilities[0, label].item())
             places = order[per_step * step : per_step * (step + 1)]
             now[:, places] = end[:, places]
         curves.append(torch.tensor(scores))
@@ -241,12 +245,13 @@ def _wait() -> None:
 
 
 def _status(name: str) -> int:
-    line = next(each for each in Path("/proc/self/status").read_text().splitlines() if each.startswith(name))
+    lines = Path("/proc/self/status").read_text().splitlines()
+    line = next(line for line in lines if line.startswith(name))
     return int(line.split()[1]) * 1024
 
 
 def _resident() -> int:
-    Path("/proc/self/clear_refs").write_text("5")  # forget the high-water mark
+    Path("/proc/self/clear_refs").write_text("5")  # resets the high-water mark
     return _status("VmRSS")
 
 

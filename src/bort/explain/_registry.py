@@ -100,7 +100,7 @@ _registry = _Registry()
 
 def _method(name: str, value: Method | Callable[..., Tensor], *, slow: bool = False) -> Method:
     if isinstance(value, Method):
-        return replace(value, name=name)
+        return replace(value, name=name, slow=value.slow or slow)
     if not callable(value):
         raise TypeError(f"{name!r} must be a function (model, x, target=None, **options), not {type(value).__name__}")
     return Method(name, value, slow)

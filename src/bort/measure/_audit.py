@@ -95,7 +95,8 @@ def _layer(use: Use, ratio: float | None, similarity: Comprehensibility | None) 
         raise ValueError(f"{name} has NaN or Inf in it: there is nothing to audit in a layer that has diverged")
     # In float64: eigenvalues of the Gram matrix are squares of singular values, which keep half of their digits only.
     w = penalty.matrices(weight.detach().cpu().double(), blocks=linear.blocks, transposed=linear.transposed)
-    gram = penalty.defect(w, 0.0, "full")
+    invertible = w.shape[-2] >= w.shape[-1]
+    gram = w.mT @ w if invertible else w @ w.mT
     eigenvalues = torch.linalg.eigvalsh(gram).clamp(min=0)
     diagonal = gram.diagonal(dim1=-2, dim2=-1)
     size, off_diagonal = gram.shape[-1], gram.square().sum() - diagonal.square().sum()
@@ -105,7 +106,7 @@ def _layer(use: Use, ratio: float | None, similarity: Comprehensibility | None) 
         kind=linear.kind,
         shape=(w.shape[-2], w.shape[-1]),
         blocks=linear.blocks,
-        invertible=penalty.is_tall(w),
+        invertible=invertible,
         sigma=(eigenvalues.min().sqrt().item(), eigenvalues.max().sqrt().item()),
         row_norms=(norms.min().item(), norms.max().item()),
         gram_diagonal=diagonal.mean().item(),
