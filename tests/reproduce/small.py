@@ -21,7 +21,7 @@ def fit(recipe, out, runtime, **options):
 
 
 def make(table, folder, **options):
-    """The quick form of a table into folder/results; returns what was said and the files."""
+    """The quick form of a table into folder/results; returns its progress lines and the files."""
     lines = []
     choices = {"quick": True, "fit": fit, "say": lines.append} | options
     files = reproduce(table, folder / "results", folder / "runs", CPU, **choices)

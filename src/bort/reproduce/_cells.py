@@ -34,7 +34,7 @@ def _accuracies(seeds: Iterable[Result]) -> list[float]:
 
 
 def mean_cell(values: Sequence[float], failed: int = 0) -> str:
-    """ "98.50 ± 0.71 (n = 2)": mean, standard deviation and number."""
+    """Mean, standard deviation and number, such as "98.50 ± 0.71 (n = 2)"."""
     failures = f", {failed} failed" if failed else ""
     if not values:
         return f"– (n = 0{failures})"
