@@ -4,9 +4,9 @@ import pytest
 import torch
 from hypothesis import settings
 
-from tests.pages import browser, runs
+from tests.pages import browser, runs, subjects
 
-__all__ = ["browser", "runs"]  # one browser for all tests of a process: playwright takes no second
+__all__ = ["browser", "runs", "subjects"]  # one browser for all tests of a process: playwright takes no second
 
 torch.set_num_threads(1)
 

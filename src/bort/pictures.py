@@ -90,7 +90,7 @@ def _range(values: Tensor) -> tuple[float, float]:
     low, high = (values.flatten().quantile(part).item() for part in (0.01, 0.99))
     if high <= low:  # a sparse map: more than 98% of its values are the same
         low, high = values.min().item(), values.max().item()
-    return low, high if high > low else low + 1
+    return low, high if high > low else low + max(1.0, abs(low))
 
 
 def enlarged(image: Picture, side: int = 224) -> Picture:

@@ -24,7 +24,7 @@ def training(subjects: list[Measured]) -> tuple[Figure, str]:
     """Loss, accuracy and distance to the constraint, epoch by epoch (tab:mnist_cifar10)."""
     trained = [measured.subject for measured in subjects if measured.subject.history]
     if not trained:
-        raise Missing("no run has finished an epoch")
+        raise Missing("there is no record of a finished epoch")
     from matplotlib.ticker import MaxNLocator
 
     shown = (("loss", "training loss", 1.0), ("accuracy", "% of the test images", 100.0), ("residual", "residual", 1.0))

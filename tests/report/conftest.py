@@ -1,3 +1,0 @@
-from tests.pages import _networks
-
-__all__ = ["_networks"]

@@ -1,0 +1,105 @@
+"""What is measured of a subject: once, and of any model."""
+
+import pytest
+import torch
+from torch import nn
+
+from bort import explain
+from bort.data import View
+from bort.report import Measured, Missing, SampleSizes
+from bort.subject import Subject
+from tests.report.sizes import SMALL
+
+
+class Counting(nn.Module):
+    """A network that counts its passes; two convolutions with maps."""
+
+    def __init__(self):
+        super().__init__()
+        self.passes = 0
+        self.body = nn.Sequential(nn.Conv2d(1, 4, 3, padding=1), nn.ReLU(), nn.Conv2d(4, 8, 3, padding=1), nn.ReLU())
+        self.head = nn.Linear(8, 3)
+
+    def forward(self, x):
+        self.passes += 1
+        return self.head(self.body(x).amax(dim=(2, 3)))
+
+
+def examples(count):
+    return torch.rand(30, 1, 8, 8, generator=torch.Generator().manual_seed(0))[:count], torch.arange(30)[:count] // 10
+
+
+@pytest.fixture
+def measured():
+    return Measured(Subject("counting", Counting().train(), View(8, 1, (0.5,), (0.5,)), examples), SMALL)
+
+
+def test_methods_asked_for_one_after_another(measured):
+    """`evaluate(["cam"])` and then `evaluate(["sat"])` gave cam in version 0.1.0."""
+    first = measured.evaluate(["cam"])
+    second = measured.evaluate(["sat"])
+    assert list(first) == ["cam"]
+    assert list(second) == ["sat"]
+    x = measured.images(SMALL.evaluated)
+    assert torch.equal(second["sat"].maps, explain.sat(measured.model, x, k=SMALL.features))
+    assert torch.equal(first["cam"].maps, explain.cam(measured.model, x))
+
+
+def test_each_method_is_computed_once(measured):
+    first = measured.evaluate(["cam", "sat"])
+    passes = measured.model.passes
+    again = measured.evaluate(["sat", "cam"])
+    assert list(again) == ["sat", "cam"], "in the order that is asked for"
+    assert all(again[name] is first[name] for name in again)
+    assert measured.model.passes == passes
+    more = measured.evaluate(["cam", "ig"])
+    assert more["cam"] is first["cam"]
+    assert more["ig"].method == "ig"
+
+
+def test_progress_is_named_after_the_subject(measured):
+    calls = []
+    measured.evaluate(["rise"], lambda *call: calls.append(call))
+    (what, done, total) = calls[-1]
+    assert (what, done) == ("counting: rise", total)
+
+
+def test_images_of_all_classes_come_first(measured, subjects):
+    assert measured.labels(5).tolist() == [0, 1, 0, 1, 0], "of twelve images ten are of class 0, and two of class 1"
+    digits = Measured(subjects[0], SampleSizes(measured=50))
+    assert sorted(digits.labels(10).tolist()) == list(range(10))
+
+
+def test_the_order_is_always_the_same(measured):
+    again = Measured(measured.subject, SMALL)
+    assert torch.equal(measured.images(12), again.images(12))
+
+
+def test_the_mode_of_the_model_does_not_matter(measured):
+    assert measured.model.training
+    predictions = measured.predictions(5)
+    assert measured.model.training, "it is left as it was"
+    measured.model.eval()
+    assert torch.equal(measured.predictions(5), predictions)
+
+
+def test_as_many_features_as_the_layer_has():
+    measured = Measured(Subject("counting", Counting(), examples=examples), SampleSizes(features=64))
+    assert (measured.layer, measured.channels, measured.features) == ("body", 8, 8)
+    assert Measured(measured.subject, SampleSizes(features=5)).features == 5
+
+
+def test_without_examples_the_audit_is_of_the_weights_alone():
+    measured = Measured(Subject("counting", Counting()))
+    assert [layer.ratio for layer in measured.audit] == [None] * 3
+    assert measured.mean_ratio is None
+    with pytest.raises(Missing, match="counting has no test images"):
+        measured.images(1)
+    with pytest.raises(Missing, match="it is not known how counting sees an image"):
+        _ = measured.view
+
+
+def test_a_network_without_a_map():
+    flat = Subject("flat", nn.Sequential(nn.Flatten(), nn.Linear(64, 3)), examples=examples)
+    with pytest.raises(Missing, match=r"flat: .* has no layer with a feature map"):
+        _ = Measured(flat).layer

@@ -1,0 +1,230 @@
+"""What can be looked at, however it is named."""
+
+import json
+import shutil
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+
+from bort import train
+from bort.data import View
+from bort.subject import Missing, Subject, resolve, resolve_all
+from tests.pages import NARROW
+from tests.train.small import dataset
+
+VIEW = View(28, 1, (0.5,), (0.5,), tuple("0123456789"))
+
+
+def module():
+    """For ``resolve("tests.test_subject:module")``."""
+    return nn.Sequential(nn.Flatten(), nn.Linear(784, 10))
+
+
+def sized(image_size=28):
+    return nn.Sequential(nn.Flatten(), nn.Linear(image_size**2, 10))
+
+
+def with_a_view():
+    return Subject("own name", module(), VIEW, facts={"data": "bars"})
+
+
+def with_a_larger_view():
+    return replace(with_a_view(), view=replace(VIEW, size=32))
+
+
+def demanding(width):
+    return nn.Linear(width, 2)
+
+
+def text():
+    return "no model"
+
+
+def changed_recipe(run, copy, **data):
+    """A copy of a run with other settings of its data in its recipe."""
+    shutil.copytree(run, copy)
+    recipe = json.loads((copy / "recipe.json").read_text())
+    recipe["data"] |= data
+    (copy / "recipe.json").write_text(json.dumps(recipe))
+    return copy
+
+
+# --- runs
+
+
+def test_a_run(runs):
+    subject = Subject.of_run(runs[0])
+    run = train.load(runs[0])
+    assert subject.name == "plain"
+    assert all(torch.equal(p, q) for p, q in zip(subject.model.parameters(), run.model.parameters(), strict=True))
+    assert subject.view == run.view()
+    assert list(subject.history) == run.history
+    assert subject.accuracy == run.accuracy
+    facts = {"network": "acnn-small", "network's options": "width 0.05, narrowest 4", "optimizer": "bort-s", "λ": "0.1"}
+    assert subject.facts.items() >= facts.items()
+    assert subject.facts["test accuracy"] == f"{run.accuracy:.2%}"
+    assert "paper's accuracy" not in subject.facts, "the recipe is no row of the paper's"
+
+
+def test_test_images_of_a_run(runs):
+    subject = Subject.of_run(runs[0])
+    data = dataset()
+    images, labels = subject.test_images(5000)
+    torch.testing.assert_close(images, data.normalise(data.test_images))
+    assert torch.equal(labels, data.test_labels), "all that there are"
+    some, _ = subject.test_images(3)
+    assert all(any(torch.equal(image, other) for other in images) for image in some)
+    with pytest.raises(ValueError, match="0 images: must be 1 or more"):
+        subject.test_images(0)
+
+
+def test_a_run_without_its_data(runs, tmp_path):
+    """What the run has recorded of its data is enough to look at image files."""
+    subject = Subject.of_run(changed_recipe(runs[0], tmp_path / "run", name=f"folder:{tmp_path / 'nowhere'}"))
+    assert subject.view == Subject.of_run(runs[0]).view
+    with pytest.raises(Missing, match=r"the test images of run are not at hand: .*nowhere"):
+        subject.test_images(4)
+
+
+def test_a_run_without_its_data_or_a_record_of_it(runs, tmp_path):
+    folder = changed_recipe(runs[0], tmp_path / "run", name=f"folder:{tmp_path / 'nowhere'}")
+    (folder / "environment.json").write_text("[]")
+    assert Subject.of_run(folder).view is None
+
+
+def test_a_damaged_run_is_named(runs, tmp_path):
+    damaged = tmp_path / "damaged"
+    shutil.copytree(runs[0], damaged)
+    for file in (damaged / "checkpoints").rglob("*.safetensors"):
+        file.write_bytes(file.read_bytes()[:100])
+    with pytest.raises(ValueError, match=f"the run in {damaged} cannot be read: "):
+        Subject.of_run(damaged)
+
+
+def test_a_diverged_run_is_named(runs):
+    run = train.load(runs[0])
+    nn.init.constant_(run.model.conv2.weight, torch.nan)
+    with pytest.raises(ValueError, match=r"plain has diverged: conv2\.weight has NaN"):
+        Subject.of_loaded_run(run)
+
+
+# --- any model
+
+
+def test_a_model_and_nothing_else():
+    subject = Subject("mine", module())
+    assert (subject.view, subject.facts, subject.history, subject.accuracy) == (None, {}, (), None)
+    assert subject.device == torch.device("cpu")
+    with pytest.raises(Missing, match="mine has no test images"):
+        subject.test_images(4)
+
+
+def test_a_model_without_parameters_is_on_the_cpu():
+    assert Subject("nothing", nn.Flatten()).device == torch.device("cpu")
+
+
+# --- names
+
+
+@pytest.mark.parametrize(
+    ("given", "parameters"),
+    [("lenet", 61_706), ("timm/resnet18", 11_689_512), ("tests.test_subject:module", 7_850)],
+)
+def test_networks_by_name(given, parameters):
+    subject = resolve(given)
+    assert subject.name == given
+    assert sum(p.numel() for p in subject.model.parameters()) == parameters
+    assert subject.facts == {"network": given}
+    assert not subject.model.training
+    assert resolve(given, name="mine").name == "mine"
+
+
+def test_a_run_by_its_folder(runs):
+    assert resolve(runs[0]).name == resolve(str(runs[0])).name == "plain"
+
+
+def test_a_function_that_returns_a_subject():
+    subject = resolve("tests.test_subject:with_a_view")
+    assert (subject.name, subject.view) == ("own name", VIEW)
+    assert resolve("tests.test_subject:with_a_view", name="other").name == "other"
+
+
+def test_a_size_for_networks_that_take_one():
+    assert resolve("tests.test_subject:sized", image_size=32).model[1].in_features == 1024
+
+
+@pytest.mark.parametrize(
+    ("given", "options", "message"),
+    [
+        (
+            "lenett",
+            {},
+            "'lenett' is neither the folder of a run nor a network: .*lenet.*, timm/<name>, or package.module",
+        ),
+        ("runs/nowhere", {}, "'runs/nowhere' is neither the folder of a run nor a network"),
+        ("timm/resnet1818", {}, "timm has no network called 'resnet1818'"),
+        ("tests.nowhere:module", {}, r"there is no module 'tests\.nowhere'"),
+        ("tests.test_subject:nothing", {}, "has no 'nothing'"),
+        ("tests.test_subject:text", {}, r"returns a str, not a torch\.nn\.Module or a bort\.subject\.Subject"),
+        ("tests.test_subject:demanding", {}, r"demanding\(\) cannot be called: missing a required argument: 'width'"),
+        ("tests.test_subject:module", {"image_size": 9}, r"module\(image_size=9\) cannot be called: got an unexpected"),
+    ],
+)
+def test_names_of_nothing(given, options, message):
+    with pytest.raises(ValueError, match=message):
+        resolve(given, **options)
+
+
+def test_a_folder_that_is_no_run(tmp_path):
+    with pytest.raises(ValueError, match=f"the run in {tmp_path} cannot be read: .* is not a run"):
+        resolve(tmp_path)
+
+
+def test_a_checkpoint_names_its_run(runs):
+    checkpoint = next((runs[0] / "checkpoints").glob("step-*"))
+    with pytest.raises(ValueError, match=f"is a checkpoint of a run: name the run's folder, {runs[0]}"):
+        resolve(checkpoint)
+
+
+def test_a_run_has_its_own_size(runs):
+    with pytest.raises(ValueError, match="image_size=64: a run has its own"):
+        resolve(runs[0], image_size=64)
+
+
+# --- several
+
+
+def test_short_names_that_differ(runs, tmp_path):
+    assert [s.name for s in resolve_all(runs)] == ["plain", "<b>&$\\alpha$"]
+    shutil.copytree(runs[0], tmp_path / "plain")
+    assert [s.name for s in resolve_all([runs[0], tmp_path / "plain"])] == ["1-plain", "2-plain"]
+    assert [s.name for s in resolve_all(["lenet", "tests.test_subject:module"])] == [
+        "lenet",
+        "tests.test_subject:module",
+    ]
+
+
+def test_runs_on_different_data(runs, tmp_path):
+    other = changed_recipe(runs[0], tmp_path / "other", name="mnist")
+    with pytest.raises(
+        ValueError, match=r"different data \(plain on tests\.train\.small:dataset at 28 px; other on mnist at 28 px\)"
+    ):
+        resolve_all([runs[0], other])
+    with pytest.raises(ValueError, match=r"with_a_view on bars at 28 px; .*with_a_larger_view on bars at 32 px"):
+        resolve_all(["tests.test_subject:with_a_view", "tests.test_subject:with_a_larger_view"])
+    with pytest.raises(ValueError, match=r"different data \(plain on .*; lenet on unknown data\)"):
+        resolve_all([runs[0], "lenet"])
+
+
+def test_none_at_all():
+    with pytest.raises(ValueError, match="name the folder of a run"):
+        resolve_all([])
+
+
+def test_facts_leave_out_what_is_usual(runs):
+    run = train.load(runs[0])
+    raw = replace(run, recipe=replace(NARROW, data=replace(NARROW.data, normalise=False)))
+    assert Subject.of_loaded_run(raw).facts["inputs"] == "as they are"
+    assert "inputs" not in Subject.of_loaded_run(run).facts
