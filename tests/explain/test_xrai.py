@@ -31,10 +31,10 @@ def test_the_whole_method_is_pairs():
 def test_with_workers():
     net = nets.create("lenet", channels=1)
     x = torch.stack([picture(1, 28, 28, seed).float() for seed in range(3)])
-    values, seen = torch.stack([attributions(28, 28, seed) for seed in range(3)]), []
-    maps = explain.xrai(net, x, attributions=values, workers=1, progress=lambda *call: seen.append(call))
+    values, calls = torch.stack([attributions(28, 28, seed) for seed in range(3)]), []
+    maps = explain.xrai(net, x, attributions=values, workers=1, progress=lambda *call: calls.append(call))
     assert torch.equal(maps, explain.xrai(net, x, attributions=values))
-    assert seen == [(16, 48), (32, 48), (48, 48)]
+    assert calls == [(16, 48), (32, 48), (48, 48)]
 
     def stop(done, total):
         raise explain.Cancelled

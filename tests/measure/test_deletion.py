@@ -34,10 +34,10 @@ def images(*values):
 def test_closed_form_of_a_flat_image(model):
     """16 equal pixels: the score falls in a straight line, and rises in one."""
     x = images([1.0] * 16)
-    found = measure.deletion_insertion(model, x, torch.rand(1, 4, 4), steps=16, score="logit")
-    torch.testing.assert_close(found.deletion_curves[0], torch.arange(16, -1, -1, dtype=torch.float64))
-    torch.testing.assert_close(found.insertion_curves[0], torch.arange(17, dtype=torch.float64))
-    assert found.deletion.item() == found.insertion.item() == pytest.approx(8)
+    curves = measure.deletion_insertion(model, x, torch.rand(1, 4, 4), steps=16, score="logit")
+    torch.testing.assert_close(curves.deletion_curves[0], torch.arange(16, -1, -1, dtype=torch.float64))
+    torch.testing.assert_close(curves.insertion_curves[0], torch.arange(17, dtype=torch.float64))
+    assert curves.deletion.item() == curves.insertion.item() == pytest.approx(8)
     relative = measure.deletion_insertion(model, x, torch.rand(1, 4, 4), steps=16)
     assert relative.means == pytest.approx((0.5, 0.5))
 
@@ -56,24 +56,24 @@ def test_closed_form_of_two_pixels(model):
 def test_negative_areas_are_possible(model):
     """Pixels that speak for the class are removed first; what is left speaks against it. A probability could not say so."""
     x = images([2.0] * 8 + [-1.0] * 8)
-    found = measure.deletion_insertion(model, x, x[:, 0], steps=16)
-    assert found.deletion.item() < 0
+    curves = measure.deletion_insertion(model, x, x[:, 0], steps=16)
+    assert curves.deletion.item() < 0
     probability = measure.deletion_insertion(model, x, x[:, 0], steps=16, score="probability")
     assert probability.deletion.item() > 0
 
 
 def test_probabilities(model):
     x = images([0.25] * 16)
-    found = measure.deletion_insertion(model, x, torch.rand(1, 4, 4), steps=4, score="probability")
+    curves = measure.deletion_insertion(model, x, torch.rand(1, 4, 4), steps=4, score="probability")
     total = torch.tensor([4.0, 3.0, 2.0, 1.0, 0.0], dtype=torch.float64)
-    torch.testing.assert_close(found.deletion_curves[0], torch.sigmoid(2 * total))
+    torch.testing.assert_close(curves.deletion_curves[0], torch.sigmoid(2 * total))
 
 
 def test_ties_go_in_reading_order(model):
     weight = torch.arange(16, dtype=torch.float64).view(1, 4, 4)
-    found = measure.deletion_insertion(Sum(weight), images([1.0] * 16), torch.zeros(1, 4, 4), steps=16, score="logit")
+    curves = measure.deletion_insertion(Sum(weight), images([1.0] * 16), torch.zeros(1, 4, 4), steps=16, score="logit")
     expected = 120 - torch.cat([torch.zeros(1), torch.arange(16).cumsum(0)]).double()
-    torch.testing.assert_close(found.deletion_curves[0], expected)
+    torch.testing.assert_close(curves.deletion_curves[0], expected)
 
 
 def test_targets(model):
@@ -120,7 +120,7 @@ def test_against_a_loop():
     torch.manual_seed(0)
     net = nn.Sequential(nn.Flatten(), nn.Linear(3 * 36, 4)).double()
     x, saliency = torch.randn(2, 3, 6, 6, dtype=torch.float64), torch.rand(2, 6, 6)
-    found = measure.deletion_insertion(net, x, saliency, steps=9, score="probability")
+    curves = measure.deletion_insertion(net, x, saliency, steps=9, score="probability")
     for n in range(2):
         order = np.argsort(-saliency[n].flatten().numpy(), kind="stable")
         label = net(x[n : n + 1]).argmax()
@@ -128,8 +128,8 @@ def test_against_a_loop():
         for step in range(10):
             scores.append(net(image[None]).softmax(dim=1)[0, label].item())
             image.view(3, -1)[:, order[4 * step : 4 * step + 4]] = 0
-        np.testing.assert_allclose(found.deletion_curves[n].detach(), scores)
-        assert found.deletion[n].item() == pytest.approx((sum(scores) - scores[0] / 2 - scores[-1] / 2) / 9)
+        np.testing.assert_allclose(curves.deletion_curves[n].detach(), scores)
+        assert curves.deletion[n].item() == pytest.approx((sum(scores) - scores[0] / 2 - scores[-1] / 2) / 9)
 
 
 @pytest.mark.parametrize("score", measure.SCORES)

@@ -16,7 +16,7 @@ from bort.invert._salient import Salient, salient
 
 @dataclass(frozen=True)
 class Trace:
-    """One forward pass of a batch, from whose layer seeds go back to the input. It holds the pass's activations in memory."""
+    """One forward pass of a batch. Seeds go back from the layer to the input along it; it keeps all activations in memory."""
 
     features: Tensor
     """The layer's features for each image: its output, after the activation function if one follows directly."""
@@ -24,7 +24,7 @@ class Trace:
     """The model's logits."""
     rule: Rule
     smooth: bool
-    """Whether the rule takes the place of smooth activations, because the model has no ReLU."""
+    """Whether the rule applies to smooth activations, because the model has no ReLU."""
     activated: bool
     """Whether the features are those after an activation function that follows, and not the layer's own output."""
     largest: int

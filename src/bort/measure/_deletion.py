@@ -213,9 +213,10 @@ def _mixed(begin: Tensor, end: Tensor, ranks: Tensor, counts: Tensor) -> Tensor:
 def _logits_between(model: nn.Module, begin: Tensor, end: Tensor, ranks: Tensor, steps: int, at_once: int) -> Tensor:
     """(N, steps + 1, classes) on the way from begin to end: images and steps together, in few batches."""
     parts = torch.split(_counts(ranks, steps), max(1, at_once // len(begin)))
-    logits = (outputs_of(model, _mixed(begin, end, ranks, counts)) for counts in parts)
-    shaped = [part.view(len(begin), len(counts), -1) for part, counts in zip(logits, parts, strict=True)]
-    return torch.cat(shaped, dim=1)
+    logits = [
+        outputs_of(model, _mixed(begin, end, ranks, counts)).view(len(begin), len(counts), -1) for counts in parts
+    ]
+    return torch.cat(logits, dim=1)
 
 
 def _scores(logits: Tensor, classes: Tensor, clean: Tensor, score: Score) -> Tensor:

@@ -62,11 +62,11 @@ class Bounds:
 @torch.no_grad()
 def bounds(model: nn.Module) -> dict[str, Bounds]:
     """The row norms of each layer."""
-    norms: dict[str, Bounds] = {}
+    layers: dict[str, Bounds] = {}
     for name, weight, _, linear in uses_of(model):
         w = penalty.matrices(weight.detach(), blocks=linear.blocks, transposed=linear.transposed)
-        norms.setdefault(name, Bounds(w.norm(dim=-1).flatten().cpu()))
-    return norms
+        layers.setdefault(name, Bounds(w.norm(dim=-1).flatten().cpu()))
+    return layers
 
 
 def reconstruction_ratio(model: nn.Module, x: Tensor) -> dict[str, float]:
@@ -108,8 +108,8 @@ def comprehensibility(model: nn.Module, x: Tensor, top: int = 8) -> dict[str, Co
     """Definition 1 on the inputs of each layer: how similar each weight is to the ``top`` patches that excite it most."""
     if top < 1:
         raise ValueError(f"top={top}: must be 1 or more")
-    best: dict[str, tuple[Tensor, Tensor]] = {}
-    norms: dict[str, tuple[Tensor, Tensor]] = {}
+    best: dict[str, tuple[Tensor, Tensor]] = {}  # activations and cosines of the top patches so far, (rows, top)
+    norms: dict[str, tuple[Tensor, Tensor]] = {}  # C_w and C_z
 
     def visit(use: Use, w: Tensor, z: Tensor) -> None:
         lengths = z.norm(dim=-2, keepdim=True)
@@ -142,6 +142,7 @@ def _rank_correlation(one: Tensor, other: Tensor) -> float:
 
 
 def _ranks(values: Tensor) -> Tensor:
+    """0 for the smallest value; equal values share their mean rank."""
     _, group, sizes = torch.unique(values, return_inverse=True, return_counts=True)
     first = sizes.cumsum(dim=0) - sizes
     ranks: Tensor = (first + (sizes - 1) / 2).double()[group]
