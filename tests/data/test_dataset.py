@@ -26,14 +26,12 @@ def test_statistics_are_those_of_the_pixels():
     torch.manual_seed(0)
     images = torch.randint(0, 256, (7, 3, 5, 4), dtype=torch.uint8)
     labels = torch.zeros(7, dtype=torch.int64)
-    mean, std = data.Dataset("some", images, labels, images, labels).statistics()
+    mean, std = data.Dataset("noise", images, labels, images, labels).statistics()
     pixels = images.double() / 255
     torch.testing.assert_close(mean, pixels.mean(dim=(0, 2, 3)))
     torch.testing.assert_close(std, pixels.std(dim=(0, 2, 3)))
 
 
 def test_unknown_names_are_said():
-    with pytest.raises(
-        ValueError, match="no data set is called 'imagenet'; there are mnist5k, mnist, cifar10, "
-    ):
+    with pytest.raises(ValueError, match="no data set is called 'imagenet'; there are mnist5k, mnist, cifar10, "):
         data.load("imagenet")

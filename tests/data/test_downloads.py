@@ -15,12 +15,12 @@ DIGEST = hashlib.sha256(CONTENT).hexdigest()
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Sends CONTENT; /cut breaks off in the middle of every answer, and /refused says no."""
+    """Sends CONTENT; /cut breaks off in the middle of every answer, /refused answers 403. ``ranges`` are those requested."""
 
-    asked: ClassVar[list] = []
+    ranges: ClassVar[list] = []
 
     def do_GET(self):
-        self.asked.append(self.headers.get("Range"))
+        self.ranges.append(self.headers.get("Range"))
         if self.path == "/refused":
             self.send_error(403)
             return
@@ -40,7 +40,7 @@ class Handler(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def server():
-    Handler.asked.clear()
+    Handler.ranges.clear()
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield f"http://127.0.0.1:{server.server_port}"
@@ -52,7 +52,7 @@ def test_a_file_that_is_missing_is_downloaded_once(server, tmp_path):
     file = Published("whole", f"{server}/whole", DIGEST)
     for _ in range(2):
         assert obtain(file, tmp_path / "new" / "folder").read_bytes() == CONTENT
-    assert Handler.asked == [None]
+    assert Handler.ranges == [None]
     assert [p.name for p in (tmp_path / "new" / "folder").iterdir()] == ["whole"]
 
 
@@ -64,7 +64,7 @@ def test_an_interrupted_download_goes_on(server, tmp_path):
         with contextlib.suppress(FileNotFoundError):
             obtain(file, tmp_path)
     assert (tmp_path / "cut").read_bytes() == CONTENT
-    assert Handler.asked[1] is not None, "from where it was"
+    assert Handler.ranges[1] is not None, "the second request continues the first"
     assert [p.name for p in tmp_path.iterdir()] == ["cut"]
 
 

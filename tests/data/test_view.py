@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from bort.data._view import View
+from bort.data import View
 
 side = st.integers(3, 300)
 

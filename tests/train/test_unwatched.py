@@ -91,7 +91,7 @@ def test_without_tensorboard(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
     with pytest.raises(ImportError, match="pip install tensorboard"):
         fit(tmp_path / "run", tensorboard=True)
-    assert not (tmp_path / "run").exists(), "said before anything is written"
+    assert not (tmp_path / "run").exists(), "refused before anything is written"
 
 
 def test_interrupted_says_how_to_go_on():

@@ -14,7 +14,7 @@ from bort.nets._acnn import ACNNBase, ACNNSmall
 from bort.nets._lenet import LeNet
 
 _NETS: dict[str, type[nn.Module]] = {"acnn-base": ACNNBase, "acnn-small": ACNNSmall, "lenet": LeNet}
-_SHAPE = ("channels", "classes", "image_size")  # what every network is told of its images
+_SHAPE = ("channels", "classes", "image_size")  # of its images: what every network is called with
 
 
 def names() -> list[str]:

@@ -151,11 +151,11 @@ class _Samples(TorchDataset[Sample]):
             image = self._data.read(file)
         except ValueError as error:
             return str(error)  # raised by the parent: an error raised in a worker comes with its traceback as text
-        key_of_chance = self._seed, "image", epoch, index
+        augmentation_key = self._seed, "image", epoch, index
         if get_worker_info() is not None:
-            seed_all(*key_of_chance)
+            seed_all(*augmentation_key)
             return self._views(image), label
-        with seeded(*key_of_chance):
+        with seeded(*augmentation_key):
             return self._views(image), label
 
 

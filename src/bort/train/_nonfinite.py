@@ -26,7 +26,8 @@ class FiniteCheck:
         self._step, self._feed, self._counters = step, feed, counters
 
     def after_step(self, batch: Batch) -> None:
-        """After every step: look at the flag where that costs nothing, now and then where it makes the host wait."""
+        """After every step, if the host reads the flag anyway; with a fused optimizer on a GPU, where reading it waits for
+        the device, only now and then."""
         if self._step.host_checks:
             if self._step.bad.item():
                 self._fail(self._counters.steps, batch)
@@ -34,7 +35,7 @@ class FiniteCheck:
             self.now()
 
     def now(self) -> None:
-        """Look at the flag: at the end of an epoch, and before a checkpoint."""
+        """At the end of an epoch, and before a checkpoint."""
         if self._step.bad.item():
             number = self._counters.first_step + int(self._step.good.item()) + 1
             epoch, start = divmod(number - 1, self._feed.per_epoch)

@@ -92,9 +92,8 @@ class Saver:
         if state["per_epoch"] != parts.feed.per_epoch:
             warnings.warn("forced to another length of an epoch: the one under way begins again", stacklevel=4)
             counters.restart_epoch()
-            self.save(
-                keep=1
-            )  # steps are numbered anew: an older checkpoint with a larger number must not count as newer
+            # Steps are numbered anew: an older checkpoint with a larger number would count as a newer one.
+            self.save(keep=1)
         self._saved_at = self._position()
         if self._world.is_first:
             folder.history.keep(counters.epochs)

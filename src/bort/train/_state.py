@@ -58,9 +58,7 @@ def restore(
             _match_strides(optimizer)
     for group, of_recipe in zip(optimizer.param_groups, settings, strict=True):
         group.update(of_recipe)
-    if (
-        len(state["generators"]) == world.size
-    ):  # forced to another number of processes, the generators keep their new seeds
+    if len(state["generators"]) == world.size:  # if forced to another number of processes, they keep their new seeds
         generators = state["generators"][world.rank]
         torch.set_rng_state(generators["cpu"])
         if "cuda" in generators and world.device.type == "cuda":

@@ -92,15 +92,15 @@ class CapturedStep:
 
     def __init__(self, step: Step) -> None:
         self._step = step
-        self._seen: dict[int, int] = {}
+        self._eager_steps: dict[int, int] = {}  # by size of the batch
         self._graphs: dict[int, tuple[torch.cuda.CUDAGraph, Tensor]] = {}
 
     def __call__(self, batch: Batch) -> None:
         assert batch.index is not None
-        seen = self._seen.get(batch.count, 0)
-        self._seen[batch.count] = seen + 1
         if batch.count not in self._graphs:
-            if seen < (1 if self._graphs else _WARM_UP):
+            eager_steps = self._eager_steps.get(batch.count, 0)
+            if eager_steps < (1 if self._graphs else _WARM_UP):
+                self._eager_steps[batch.count] = eager_steps + 1
                 self._run_on_side_stream(batch)
                 return
             self._capture(batch)
@@ -118,7 +118,7 @@ class CapturedStep:
         self._graphs[batch.count] = graph, index
 
     def _run_on_side_stream(self, batch: Batch) -> None:
-        """Run a step eagerly, but not on the default stream: capturing is not possible with what was allocated there."""
+        """Run a step eagerly. Not on the default stream: torch requires another one for steps before a capture."""
         stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
