@@ -44,8 +44,8 @@ def test_an_export_is_the_view_of_all_runs(client, explorer):
 
 def test_exports_of_the_other_views(client, explorer):
     manifest, files = unpacked(client, view="evidence", method="cam", target=3, step=9, which="insertion", strength=0.2)
-    found = explorer.evidence.saliency("plain", "test-0", "cam", 3)
-    assert np.array_equal(np.load(io.BytesIO(files["1-plain/cam.npy"])), found.numpy())
+    saliency = explorer.saliency.map("plain", "test-0", "cam", 3)
+    assert np.array_equal(np.load(io.BytesIO(files["1-plain/cam.npy"])), saliency.numpy())
     assert "1-plain/insertion-step-9.png" in files
     assert manifest["runs"][0]["curves"]["logit"]["areas"]
     manifest, files = unpacked(client, view="transplant", other="test-1", k=2)

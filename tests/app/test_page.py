@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from bort.measure import COLUMNS
 from tests.app.pages import changes, open_at, source, until
 
 pytestmark = pytest.mark.slow
@@ -28,7 +29,7 @@ def test_every_view_fits(tab, server, view):
     for picture in tab.locator("img").all():
         assert picture.get_attribute("alt") is not None
         assert picture.bounding_box()["width"] > 10
-    until(tab, "[...document.querySelectorAll('article img')].every(each => each.complete && each.naturalWidth > 0)")
+    until(tab, "[...document.querySelectorAll('article img')].every(image => image.complete && image.naturalWidth > 0)")
     paper = tab.evaluate("getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)")
     assert (min(paper) > 200) == tab.evaluate("matchMedia('(prefers-color-scheme: light)').matches")
     assert tab.locator("#message").inner_text() == ""
@@ -37,15 +38,17 @@ def test_every_view_fits(tab, server, view):
 
 def test_what_the_network_says_and_the_audit(tab, server, explorer):
     open_at(tab, server, "?image=test-1")
-    told = explorer.predict("plain", "test-1")[0]
+    likeliest = explorer.predict("plain", "test-1")[0]
     first = tab.locator("article.run").first.locator("ol.said li").first
-    assert first.inner_text().split() == [told["name"], f"{100 * told['probability']:.1f}%"]
+    assert first.inner_text().split() == [likeliest["name"], f"{100 * likeliest['probability']:.1f}%"]
     tab.locator("#tab-audit").click()
-    layer = explorer.audit("plain")[0]
-    row = tab.locator("article.run").first.locator("tbody tr").first
-    row.wait_for()
-    assert row.locator("th, td").all_inner_texts()[:2] == [layer["name"], " × ".join(map(str, layer["shape"]))]
-    assert f"{layer['ratio']:.2f}" in row.inner_text()
+    table = tab.locator("article.run").first.locator("table")
+    table.wait_for()
+    assert table.locator("thead th").all_inner_texts() == [column.title for column in COLUMNS]
+    layer = next(iter(explorer.audit("plain")))
+    row = table.locator("tbody tr").first.locator("th, td")
+    assert row.all_inner_texts() == [column.show(layer) for column in COLUMNS]
+    assert tab.locator("dl.columns dd").all_inner_texts() == [column.meaning for column in COLUMNS]
 
 
 def test_channels_by_clicking(tab, server):
@@ -145,8 +148,8 @@ def test_evidence_and_its_scrubber(tab, server, explorer):
     first.locator("figcaption", has_text="cam").wait_for()
     tab.locator("select[name=target]").select_option("3")
     tab.locator("select[name=score]").select_option("logit")
-    found = explorer.evidence.saliency("plain", "test-0", "cam", 3)
-    expected = explorer.evidence.curve("plain", "test-0", found, 3)["logit"]["insertion"][14]
+    saliency = explorer.saliency.map("plain", "test-0", "cam", 3)
+    expected = explorer.saliency.curve("plain", "test-0", saliency, 3)["logit"]["insertion"][14]
     first.locator("figcaption", has_text=f"step 14 of 28: logit {expected:.3f}").wait_for()
 
 

@@ -8,15 +8,15 @@ import pytest
 import schemathesis
 from schemathesis.config import SchemathesisConfig
 
-from bort.app._access import Guard
-from bort.app._jobs import Jobs
+from bort.app._access import Access
+from bort.app._calculations import Calculations
 from bort.app._server import create
 
 pytestmark = pytest.mark.slow
 
 HOST, TOKEN, JOB = "localhost:8765", "secret", "known"
 
-# A name made up at random is answered 404 and tells little: nine times of ten it is one that exists.
+# A random name is answered 404, which tells little: nine times of ten a name is one that exists.
 KNOWN = {
     "run": ["plain", "<b>&$\\alpha$"],
     "image": ["test-0", "test-1"],
@@ -56,12 +56,12 @@ def app(explorer):
     info = explorer.info()
     assert [run["name"] for run in info["runs"]] == KNOWN["run"]
     assert {image["name"] for image in info["images"]} >= set(KNOWN["image"])
-    jobs = Jobs(waiting=1000, keep=1000, seconds=0)  # what is slow is begun, and ended at once
+    queue = Calculations(waiting=1000, keep=1000, seconds=0)  # what is slow is begun, and ended at once
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("secrets.token_urlsafe", lambda _: JOB)
-        jobs.start("a job", lambda progress: None)
-    yield create(explorer, Guard((HOST,), TOKEN), jobs)
-    jobs.close()
+        queue.start("a calculation", lambda progress: None)
+    yield create(explorer, Access((HOST,), TOKEN), queue)
+    queue.close()
 
 
 def is_true(case, app):

@@ -1,24 +1,22 @@
-"""The explorer's answers, against the library's; who may ask; and mistakes of every kind."""
+"""The explorer's answers, against the library's; and errors of every kind."""
 
 import base64
 import io
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
 import torch
-from fastapi.testclient import TestClient
 from PIL import Image
 
-from bort import explain, invert, measure
-from bort.app._access import Guard
-from bort.app._jobs import Jobs
-from bort.app._cache import Kept
-from bort.app._server import create
-from bort.app._lock import Busy
+from bort import _defaults, explain, invert, measure
+from bort.app import Explorer
+from bort.app._cache import Cache
+from bort.app._calculations import Calculations
+from bort.app._exceptions import Busy
 from bort.pictures import picture, signal
-from tests.app.pages import BASE
 
 
 @pytest.fixture
@@ -43,19 +41,33 @@ def test_what_there_is(client, explorer):
     assert set(info["slow"]) < set(info["methods"])
 
 
+def test_every_default_of_the_page_is_the_server_s(client):
+    defaults = client.get("/api/info").json()["defaults"]
+    assert defaults["steps"] == _defaults.DELETION_STEPS
+    assert defaults["clusters"] == _defaults.CLUSTERS
+    state = defaults["state"]
+    assert float(state["threshold"]) == _defaults.SAT_THRESHOLD
+    assert float(state["strength"]) == _defaults.OVERLAY_STRENGTH
+    assert int(state["k"]) == int(state["tracked"]) == _defaults.SALIENT_CHANNELS
+    assert all(state[name] in values for name, values in defaults["choices"].items())
+    assert defaults["choices"]["binary"] == ["0", "1"]
+    here = {"run": "plain", "image": "test-0", "layer": "conv5"}
+    assert len(client.get("/api/channels", params=here).json()["channels"]) == defaults["patterns"]
+
+
 def test_a_picture_and_what_is_said_of_it(client, explorer):
     x = explorer.image("plain", "test-1")
     subject = explorer.subjects["plain"]
     assert np.array_equal(pixels(client.get("/api/input.png?image=test-1").content), picture(subject.view.pixels(x)[0]))
-    told = client.get("/api/predict?run=plain&image=test-1").json()
-    chances = subject.model(x).softmax(dim=1)[0]
-    assert [each["class"] for each in told] == chances.topk(5).indices.tolist()
-    assert told[0]["probability"] == pytest.approx(chances.max().item())
+    predictions = client.get("/api/predict?run=plain&image=test-1").json()
+    probabilities = subject.model(x).softmax(dim=1)[0]
+    assert [one["class"] for one in predictions] == probabilities.topk(5).indices.tolist()
+    assert predictions[0]["probability"] == pytest.approx(probabilities.max().item())
 
 
 def test_all_images_in_a_strip(client, explorer):
     strip = pixels(client.get("/api/strip.png").content)
-    names = [each["name"] for each in client.get("/api/info").json()["images"]]
+    names = [image["name"] for image in client.get("/api/info").json()["images"]]
     assert strip.shape == (28, 28 * len(names), 3)
     assert np.array_equal(strip[:, 28:56], pixels(client.get("/api/input.png", params={"image": names[1]}).content))
 
@@ -63,10 +75,10 @@ def test_all_images_in_a_strip(client, explorer):
 def test_channels(client, explorer, here):
     model, x = explorer.subjects["plain"].model, explorer.image("plain", "test-0")
     parts = invert.decompose(model, x, "conv5", 5)
-    found = client.get("/api/channels", params=here | {"k": 5}).json()
-    assert [each["channel"] for each in found["channels"]] == parts.channels[0].tolist()
-    assert [[each["row"], each["column"]] for each in found["channels"]] == parts.places[0].tolist()
-    sheet = pixels(found["sheet"])
+    answer = client.get("/api/channels", params=here | {"k": 5}).json()
+    assert [one["channel"] for one in answer["channels"]] == parts.channels[0].tolist()
+    assert [[one["row"], one["column"]] for one in answer["channels"]] == parts.places[0].tolist()
+    sheet = pixels(answer["sheet"])
     assert sheet.shape == (28, 5 * 28, 3)
     assert np.array_equal(sheet[:, 28:56], signal(parts.signals[0, 1]))
     channel = parts.channels[0, 1].item()
@@ -102,27 +114,35 @@ def test_reconstructions_and_edits(client, explorer, here):
 
 
 def test_clusters(client, here):
-    found = client.get("/api/clusters", params=here | {"k": 6, "groups": 2}).json()
-    assert set(found["groups"]) == {0, 1}
-    assert pixels(found["picture"]).shape == (28, 28, 3)
+    answer = client.get("/api/clusters", params=here | {"k": 6, "groups": 2}).json()
+    assert set(answer["groups"]) == {0, 1}
+    assert pixels(answer["picture"]).shape == (28, 28, 3)
 
 
-def test_sat_needs_no_new_pass_for_its_sliders(client, explorer, here, monkeypatch):
+@contextmanager
+def no_passes(explorer, run="plain"):
+    """Inside, the run's network refuses to compute."""
+    hook = explorer.subjects[run].model.register_forward_pre_hook(lambda *_: pytest.fail("a new pass"))
+    yield
+    hook.remove()
+
+
+def test_sat_needs_no_new_pass_for_its_sliders(client, explorer, here):
     ask = {"run": "plain", "image": "test-0", "method": "sat"}
     client.get("/api/saliency", params=ask)
     model, x = explorer.subjects["plain"].model, explorer.image("plain", "test-0")
-    expected = explorer.evidence.overlay("plain", "test-0", explain.sat(model, x, k=3, threshold=0.4)[0], 0.6)
-    monkeypatch.setattr(type(model), "forward", lambda *_: pytest.fail("a new pass"))
-    found = client.get("/api/saliency", params=ask | {"k": 3, "threshold": 0.4}).json()
-    assert np.array_equal(pixels(found["picture"]), expected)
+    expected = explorer.saliency.overlay("plain", "test-0", explain.sat(model, x, k=3, threshold=0.4)[0])
+    with no_passes(explorer):
+        answer = client.get("/api/saliency", params=ask | {"k": 3, "threshold": 0.4}).json()
+    assert np.array_equal(pixels(answer["picture"]), expected)
 
 
 def test_curves_and_steps(client, explorer):
     ask = {"run": "plain", "image": "test-0", "method": "cam"}
     model, x = explorer.subjects["plain"].model, explorer.image("plain", "test-0")
     expected = measure.all_scores(model, x, explain.cam(model, x))
-    found = client.get("/api/curve", params=ask).json()
-    assert found["relative"]["deletion"] == pytest.approx(expected["relative"].deletion_curves[0].tolist(), rel=1e-4)
+    curve = client.get("/api/curve", params=ask).json()
+    assert curve["relative"]["deletion"] == pytest.approx(expected["relative"].deletion_curves[0].tolist(), rel=1e-4)
     for which in ("deletion", "insertion"):
         for step in (0, 9, 28):
             at = client.get("/api/step", params=ask | {"step": step, "which": which}).json()
@@ -131,21 +151,31 @@ def test_curves_and_steps(client, explorer):
             assert part.all(axis=2).mean() >= kept - 1e-3, "what is not taken away is the image's"
             if kept == 0:
                 assert pixels(at["picture"]).std() == 0, "and what is taken away is gone"
-            assert found["probability"][which][step] == pytest.approx(
+            assert curve["probability"][which][step] == pytest.approx(
                 getattr(expected["probability"], f"{which}_curves")[0][step].item(), abs=1e-5
             )
 
 
-def test_transplants_and_audits(client, explorer):
+def test_transplants(client, explorer):
     subject = explorer.subjects["plain"]
     made = invert.synthesize(
         subject.model, explorer.image("plain", "test-0"), explorer.image("plain", "test-1"), "conv5", 4
     )
     ask = {"run": "plain", "source": "test-0", "target": "test-1", "layer": "conv5", "k": 4}
-    found = client.get("/api/transplant", params=ask).json()
-    assert found["image"] == str(made.image_verdicts.item())
-    assert found["like_source"] == pytest.approx(made.source_similarity.item(), abs=1e-5)
-    assert next(iter(client.get("/api/audit?run=plain").json()))["name"] == "conv1.weight"
+    answer = client.get("/api/transplant", params=ask).json()
+    assert answer["image"] == str(made.image_verdicts.item())
+    assert answer["like_source"] == pytest.approx(made.source_similarity.item(), abs=1e-5)
+
+
+def test_the_audit_as_numbers_and_as_text(client, explorer):
+    answer = client.get("/api/audit?run=plain").json()
+    assert [column["title"] for column in answer["columns"]] == [column.title for column in measure.COLUMNS]
+    assert all(column["meaning"] for column in answer["columns"])
+    layers = list(explorer.audit("plain"))
+    assert [layer["name"] for layer in answer["layers"]] == [layer.name for layer in layers]
+    assert answer["layers"][0]["ratio"] == layers[0].ratio
+    for shown, layer in zip(answer["layers"], layers, strict=True):
+        assert shown["shown"] == {column.key: column.show(layer) for column in measure.COLUMNS}
 
 
 def test_slow_methods_go_through_the_queue(client, explorer):
@@ -159,7 +189,7 @@ def test_slow_methods_go_through_the_queue(client, explorer):
     assert job["state"] == "done"
     assert job["done"] == job["total"]
     expected = explain.rise(explorer.subjects["plain"].model, explorer.image("plain", "test-0"))[0]
-    torch.testing.assert_close(explorer.evidence.saliency("plain", "test-0", "rise", None), expected)
+    torch.testing.assert_close(explorer.saliency.map("plain", "test-0", "rise"), expected)
     assert client.get("/api/saliency", params=ask).status_code == 200
 
 
@@ -179,8 +209,8 @@ def test_uploads(client, explorer):
         buffer = io.BytesIO()
         Image.fromarray(np.full((8, 8), level, dtype=np.uint8)).save(buffer, "PNG")
         last = client.post("/api/upload", content=buffer.getvalue()).json()["image"]
-    uploads = [image for image in explorer.gallery.images if image.startswith("upload-")]
-    assert len(uploads) == 16, "the oldest made room"
+    uploads = [image.name for image in explorer.gallery.list() if image.name.startswith("upload-")]
+    assert len(uploads) == 16, "the oldest is dropped"
     assert last in uploads
     assert client.get("/api/predict", params={"run": "plain", "image": name}).status_code == 404
 
@@ -209,12 +239,12 @@ def test_channels_further_down(client, here):
 
 @pytest.fixture
 def busy(explorer, monkeypatch):
-    """Somebody's turn does not end, and others wait a moment only."""
-    monkeypatch.setattr(explorer.turn, "_seconds", 0.05)
+    """Another thread computes without end, and nobody waits longer than a moment."""
+    monkeypatch.setattr(explorer.lock, "seconds", 0.05)
     held, release = threading.Event(), threading.Event()
 
     def hold():
-        with explorer.turn:
+        with explorer.lock:
             held.set()
             release.wait(30)
 
@@ -226,23 +256,25 @@ def busy(explorer, monkeypatch):
     thread.join()
 
 
-def test_what_is_kept_waits_for_nobody(explorer, busy):
+def test_the_cache_does_not_wait_for_calculations(explorer, busy):
     """A map that took minutes is not lost because the page's calculations take long."""
-    kept = Kept(explorer.turn, most=2)
+    cache = Cache(explorer.lock, size=2)
     for name in ("a", "b"):
-        kept.put(name, name)
-    assert kept.get("a") == "a"
-    kept.put("c", "c")
-    assert (kept.get("a"), kept.get("b")) == ("a", None), "who is asked for is young again"
+        cache.put(name, name)
+    assert cache.get("a") == "a"
+    cache.put("c", "c")
+    assert (cache.get("a"), cache.get("b")) == ("a", None), "a hit becomes the newest entry"
     assert explorer.image("plain", "test-0") is not None
     with pytest.raises(Busy):
-        kept("d", lambda: "d")
+        cache("d", lambda: "d")
 
 
-def test_the_first_view_is_prepared(explorer, monkeypatch):
+def test_the_first_view_is_prepared(subjects):
+    explorer = Explorer(subjects[:1], examples=1)
     explorer.prepare()
-    monkeypatch.setattr(explorer, "_sheet", lambda *_: pytest.fail("made already"))
-    assert len(explorer.channels("plain", "test-0", "conv5", 64)["channels"]) == 64
+    with no_passes(explorer):
+        assert len(explorer.channels("plain", "test-0", "conv5")["channels"]) == 64
+        explorer.reconstruct("plain", "test-0", "conv5", None, binary=True, edits={})
 
 
 def test_nobody_waits_for_ever(client, busy):
@@ -272,7 +304,7 @@ def test_nobody_waits_for_ever(client, busy):
         ("nowhere", 404, "Not Found"),
     ],
 )
-def test_mistakes_are_sentences(client, path, status, message):
+def test_errors_are_sentences(client, path, status, message):
     answer = client.get(f"/api/{path}")
     assert answer.status_code == status
     assert message in answer.json()["message"]
@@ -295,13 +327,13 @@ def test_fifty_clicks_at_once_lose_nothing(client, here):
         assert answer.content == answers[n % 12].content
 
 
-def test_too_many_calculations(explorer):
-    with TestClient(create(explorer, Guard(("localhost:8765",)), Jobs(waiting=1)), base_url=BASE) as client:
-        asked = ({"run": "plain", "image": f"test-{n}", "method": "xrai"} for n in range(6))
-        states = [client.post("/api/jobs", params=each) for each in asked]
-        refused = [answer for answer in states if answer.status_code == 503]
-        assert refused
-        assert "waiting already" in refused[0].json()["message"]
-        for answer in states:
-            if answer.status_code == 200:
-                client.delete(f"/api/jobs/{answer.json()['job']}")
+def test_too_many_calculations(explorer, client_of):
+    client = client_of(explorer, calculations=Calculations(waiting=1))
+    requests = ({"run": "plain", "image": f"test-{n}", "method": "xrai"} for n in range(6))
+    answers = [client.post("/api/jobs", params=request) for request in requests]
+    refused = [answer for answer in answers if answer.status_code == 503]
+    assert refused
+    assert "waiting already" in refused[0].json()["message"]
+    for answer in answers:
+        if answer.status_code == 200:
+            client.delete(f"/api/jobs/{answer.json()['job']}")
