@@ -1,15 +1,16 @@
 """What the checks have in common: meshes, cuts, routes and optimizers."""
 
-import contextlib
 import functools
 
 import torch
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 import bort
 import bort.nets
-from bort.optim.sharded import _cost
+from bort.optim.sharded import routing
 
 PLACEMENTS = {"0": Shard(0), "1": Shard(1), "r": Replicate(), "p": Partial()}
 
@@ -38,14 +39,21 @@ def random(seed, *shape, dtype=torch.float64):
     return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)).to(dtype)
 
 
-@contextlib.contextmanager
-def routed(route, bucket=2**26):
+def routed(route, bucket=None):
     """All weights to owners ("own"), none of those that need not ("share"), or as the costs say (None)."""
-    before = _cost.choose, _cost.BUCKET_BYTES
-    _cost.BUCKET_BYTES = bucket
-    if route is not None:
-        _cost.choose = lambda matrices, machine: [route == "own" or matrix.special for matrix in matrices]
-    try:
-        yield
-    finally:
-        _cost.choose, _cost.BUCKET_BYTES = before
+    return routing(own=None if route is None else route == "own", bucket_bytes=bucket)
+
+
+class Traffic(TorchDispatchMode):
+    """Counts the collectives of a block and the bytes in their buffers."""
+
+    def __init__(self):
+        super().__init__()
+        self.calls = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if func.namespace in ("c10d", "_c10d_functional"):
+            tensors = [leaf for leaf in tree_leaves(args) if isinstance(leaf, torch.Tensor)]
+            size = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+            self.calls.append((func.__name__.split(".")[0].strip("_"), size))
+        return func(*args, **(kwargs or {}))

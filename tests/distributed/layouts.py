@@ -1,20 +1,20 @@
 """What the processes of a pool run: weights cut in any way, against whole ones."""
 
+import gc
 import sys
 
 import torch
 import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.fsdp import FullyShardedDataParallel
 from torch.distributed.tensor import DTensor, Partial, Shard, distribute_tensor
 from torch.distributed.tensor.debug import CommDebugMode
 from torch.distributed.tensor.placement_types import _StridedShard
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 import bort
 import bort.nets
-from tests.distributed.common import OPTIMIZERS, cut, mesh, random, routed, whole
+from tests.distributed.common import OPTIMIZERS, Traffic, cut, mesh, random, routed, whole
 
 
 def shapes_step(
@@ -26,7 +26,7 @@ def shapes_step(
     dtype="float64",
     steps=3,
     route=None,
-    bucket=2**26,
+    bucket=None,
     seed=0,
     **settings,
 ):
@@ -48,15 +48,15 @@ def _shapes_step(shapes, placements, mesh_shape, optimizer, size, dtype, steps, 
             p.grad = 0.1 * random(seed + 100 * step + i, *p.shape, dtype=dtype)
             q.grad = cut(p.grad, placements, mesh_shape)
         before = [q.grad for q in sharded]
-        for each in pair:
-            each.step()
+        for stepped in pair:
+            stepped.step()
         assert all(q.grad is grad for q, grad in zip(sharded, before, strict=True)), "the gradient is the user's"
-    found, expected = (each.residuals() for each in pair)
-    assert found.keys() == expected.keys()
+    expected, residuals = (stepped.residuals() for stepped in pair)
+    assert residuals.keys() == expected.keys()
     # In bfloat16 SGD itself rounds otherwise on a piece than on the whole: torch's vectorised loops differ from their tails.
     tolerance = 2e-3 if dtype is torch.bfloat16 else 1e-5
-    for name in found:
-        assert abs(found[name] - expected[name]) < tolerance * (1 + abs(expected[name])), (name, found, expected)
+    for name, value in residuals.items():
+        assert abs(value - expected[name]) < tolerance * (1 + abs(expected[name])), (name, residuals, expected)
     scale = max(1.0, *[p.detach().abs().max().item() for p in plain])
     return max((whole(q).detach() - p.detach()).abs().max().item() for p, q in zip(plain, sharded, strict=True)) / scale
 
@@ -74,21 +74,6 @@ def blocks_step(shapes, blocks, placements):
     return max((whole(q).detach() - p.detach()).abs().max().item() for p, q in zip(plain, sharded, strict=True))
 
 
-class Traffic(TorchDispatchMode):
-    """Counts the collectives of a block and the bytes in their buffers."""
-
-    def __init__(self):
-        super().__init__()
-        self.calls = []
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        if func.namespace in ("c10d", "_c10d_functional"):
-            tensors = [leaf for leaf in tree_leaves(args) if isinstance(leaf, torch.Tensor)]
-            size = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
-            self.calls.append((func.__name__.split(".")[0].strip("_"), size))
-        return func(*args, **(kwargs or {}))
-
-
 def communication(shapes, placements, mesh_shape, route=None, steps=2, optimizer="BortA", dtype="float32", **settings):
     """The collectives of one optimizer step: (name, bytes in its buffers) in order, checked against CommDebugMode."""
     with routed(route):
@@ -96,14 +81,14 @@ def communication(shapes, placements, mesh_shape, route=None, steps=2, optimizer
             nn.Parameter(cut(random(0, *s, dtype=getattr(torch, dtype)), placements, mesh_shape)) for s in shapes
         ]
         cls, options = OPTIMIZERS[optimizer]
-        each = cls(weights, **(options | settings))
+        stepped = cls(weights, **(options | settings))
         for _ in range(steps):
             for p in weights:
                 p.grad = torch.zeros_like(p)
             with CommDebugMode() as debug:
-                each.step()
+                stepped.step()
             with Traffic() as traffic:
-                each.step()
+                stepped.step()
     assert debug.get_total_counts() == len(traffic.calls), (debug.get_comm_counts(), traffic.calls)
     return traffic.calls
 
@@ -115,89 +100,97 @@ def mixed(route):
         ways = ["0", None, "r", None, "0"]
         start = [0.3 * random(i, *shape) for i, shape in enumerate(shapes)]
         plain = [nn.Parameter(w.clone()) for w in start]
-        some = [
+        mixture = [
             nn.Parameter(w.clone() if way is None else cut(w, way, (dist.get_world_size(),)))
             for w, way in zip(start, ways, strict=True)
         ]
-        pair = [bort.BortS(params, lr=0.1, momentum=0.9, constraint=0.3) for params in (plain, some)]
+        pair = [bort.BortS(params, lr=0.1, momentum=0.9, constraint=0.3) for params in (plain, mixture)]
         for _ in range(3):
-            for p, q, way in zip(plain[:4], some[:4], ways, strict=False):
+            for p, q, way in zip(plain[:4], mixture[:4], ways, strict=False):
                 p.grad = 0.1 * random(7, *p.shape)
                 q.grad = p.grad.clone() if way is None else cut(p.grad, way, (dist.get_world_size(),))
-            for each in pair:
-                each.step()
-    return max((whole(q).detach() - p.detach()).abs().max().item() for p, q in zip(plain, some, strict=True))
+            for stepped in pair:
+                stepped.step()
+    return max((whole(q).detach() - p.detach()).abs().max().item() for p, q in zip(plain, mixture, strict=True))
+
+
+def _partial(ranks):
+    return DTensor.from_local(torch.ones(4, 4), mesh((ranks,)), [Partial()], run_check=False)
+
+
+def _cut_along_the_kernel(ranks):
+    return distribute_tensor(torch.ones(4, 4, 4), mesh((ranks,)), [Shard(2)], src_data_rank=None)
+
+
+def _on_another_mesh(ranks):
+    return DTensor.from_local(torch.ones(4, 4), DeviceMesh("cpu", [0]), [Shard(0)], run_check=False)
+
+
+def _in_strides(ranks):
+    whole_shape = {"shape": (4, 4), "stride": (4, 1)}
+    placements = [_StridedShard(0, split_factor=2)]
+    return DTensor.from_local(torch.ones(4 // ranks, 4), mesh((ranks,)), placements, run_check=False, **whole_shape)
+
+
+def _ranks_out_of_order(ranks):
+    backwards = DeviceMesh("cpu", list(reversed(range(ranks))))
+    return DTensor.from_local(torch.ones(4 // ranks, 4), backwards, [Shard(0)], run_check=False)
+
+
+def _uneven_pieces(ranks):
+    rows = 1 if dist.get_rank() == 0 else 7
+    whole_shape = {"shape": (8, 4), "stride": (4, 1)}
+    return DTensor.from_local(torch.ones(rows, 4), mesh((ranks,)), [Shard(0)], run_check=False, **whole_shape)
+
+
+def _of_fsdp1(ranks):
+    net = FullyShardedDataParallel(nn.Linear(4, 4), use_orig_params=True, device_id=torch.device("cpu"))
+    return next(net.parameters())
+
+
+def _of_zero3(ranks):
+    p = nn.Parameter(torch.ones(0))
+    p.ds_tensor = torch.ones(4)
+    return p
+
+
+UNSUPPORTED = {
+    "partial": _partial,
+    "kernel": _cut_along_the_kernel,
+    "elsewhere": _on_another_mesh,
+    "strides": _in_strides,
+    "order": _ranks_out_of_order,
+    "pieces": _uneven_pieces,
+    "fsdp1": _of_fsdp1,
+    "zero3": _of_zero3,
+}
 
 
 def refusal(kind):
-    """The message for a weight that is laid out in a way that is not supported."""
-    ranks = dist.get_world_size()
-    if kind == "partial":
-        weight = DTensor.from_local(torch.ones(4, 4), mesh((ranks,)), [Partial()], run_check=False)
-        params = [nn.Parameter(weight)]
-    elif kind == "kernel":
-        params = [nn.Parameter(distribute_tensor(torch.ones(4, 4, 4), mesh((ranks,)), [Shard(2)], src_data_rank=None))]
-    elif kind == "elsewhere":
-        other = DeviceMesh("cpu", [0])
-        weight = DTensor.from_local(torch.ones(4, 4), other, [Shard(0)], run_check=False)
-        params = [nn.Parameter(weight)]
-        if dist.get_rank() == 0:
-            return None
-    elif kind == "fsdp1":
-        from torch.distributed.fsdp import FullyShardedDataParallel
-
-        params = FullyShardedDataParallel(
-            nn.Linear(4, 4), use_orig_params=True, device_id=torch.device("cpu")
-        ).parameters()
-    elif kind == "strides":
-        weight = DTensor.from_local(
-            torch.ones(4 // ranks, 4),
-            mesh((ranks,)),
-            [_StridedShard(0, split_factor=2)],
-            run_check=False,
-            shape=(4, 4),
-            stride=(4, 1),
-        )
-        params = [nn.Parameter(weight)]
-    elif kind == "order":
-        other = DeviceMesh("cpu", list(reversed(range(ranks))))
-        params = [nn.Parameter(DTensor.from_local(torch.ones(4 // ranks, 4), other, [Shard(0)], run_check=False))]
-    elif kind == "pieces":
-        rows = 1 if dist.get_rank() == 0 else 7
-        shape = {"shape": (8, 4), "stride": (4, 1)}
-        weight = DTensor.from_local(torch.ones(rows, 4), mesh((ranks,)), [Shard(0)], run_check=False, **shape)
-        params = [nn.Parameter(weight)]
-    elif kind == "zero3":
-        params = [nn.Parameter(torch.ones(0))]
-        params[0].ds_tensor = torch.ones(4)
-    elif kind == "unlike":
-        p = nn.Parameter(torch.full((4, 4), 1.0 + dist.get_rank()))
-        p.grad = torch.zeros_like(p)
-        try:
-            bort.BortS([p], lr=0.1, shard=True).step()
-        except RuntimeError as error:
-            return str(error)
-        return None
+    """The message for a weight that is laid out in a way that is not supported; None if an optimizer takes it."""
+    weight = UNSUPPORTED[kind](dist.get_world_size())
     try:
-        bort.BortS(params, lr=0.1)
+        bort.BortS([weight if isinstance(weight, nn.Parameter) else nn.Parameter(weight)], lr=0.1)
     except TypeError as error:
         return str(error)
     return None
 
 
-def kept_elements(steps):
-    """Elements of matrices that the optimizer's plans keep alive after so many steps of the own route."""
+def matrices_alive(steps):
+    """How many whole matrices are still in memory after so many steps of the own route, beside the parameters."""
+    shape = (16, 8)
     with routed("own"):
         params = [
-            nn.Parameter(cut(random(i, 16, 8, dtype=torch.float32), "0", (dist.get_world_size(),))) for i in range(3)
+            nn.Parameter(cut(random(i, *shape, dtype=torch.float32), "0", (dist.get_world_size(),))) for i in range(3)
         ]
-        each = bort.BortS(params, lr=0.1)
+        stepped = bort.BortS(params, lr=0.1)
         for _ in range(steps):
             for p in params:
                 p.grad = torch.zeros_like(p)
-            each.step()
-    rounds = each._rounds[0][1]
-    return sum(p.numel() for turn in rounds for division in turn.known.values() for _, p in division.rest)
+            stepped.step()
+    gc.collect()
+    alive = [each for each in gc.get_objects() if isinstance(each, torch.Tensor) and not isinstance(each, DTensor)]
+    return sum(tuple(tensor.shape) in (shape, (1, *shape)) for tensor in alive)
 
 
 def without_triton():
@@ -205,7 +198,7 @@ def without_triton():
     hidden = {
         name: sys.modules.pop(name)
         for name in list(sys.modules)
-        if name.split(".")[0] == "triton" or "bort.optim.kernels._launch" in name
+        if name.split(".")[0] == "triton" or name in ("bort.optim.kernels._launch", "bort.optim.kernels._tiles")
     }
     sys.modules["triton"] = None
     try:

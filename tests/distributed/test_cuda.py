@@ -7,9 +7,9 @@ from torch import nn
 
 import bort
 from bort import penalty
-from bort.optim.kernels import _run as _cuda
-from bort.optim import _stability as _guard
-from bort.optim.sharded import _dtensor as _sharded
+from bort.optim._spec import PenaltySpec
+from bort.optim._stability import Stability
+from bort.optim.kernels import Kernels
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
@@ -22,23 +22,39 @@ def mesh(tmp_path):
 
 
 def test_directions_of_whole_matrices():
+    """As owners compute them, by the kernels where they apply: not for few rows, nor in half precision."""
     torch.manual_seed(0)
     shapes = [(64, 576), (300, 200), (7, 9), (1030, 1031)]
     matrices = [(slot, torch.randn(shape, device="cuda") / 20) for slot, shape in enumerate(shapes)]
     matrices.append((4, (torch.randn(32, 64, device="cuda") / 8).bfloat16()))
-    group = bort.BortS([nn.Parameter(torch.ones(8, 8))], lr=0.1).param_groups[0]
-    workspace, known = _sharded.Workspace(), {}
-    workspace.size = 2_000_000
+    kernels = Kernels()
     with torch.no_grad():
         for _ in range(2):
-            held = workspace.hold(matrices)
-            found = _cuda.directions(held, group, (0.01, _guard.limits()), known)
-            assert len(known) == 1, "the same memory, the same plan"
+            directions = kernels.directions(matrices, PenaltySpec(0.1), Stability(0.01))
             for slot, matrix in matrices:
-                direction, distance = found[slot]
+                direction, residual = directions[slot]
                 exact = penalty.gradient(matrix.double())
                 assert (direction.double() - exact).norm() < 0.01 * exact.norm()
-                assert distance.item() == pytest.approx(penalty.residual(matrix.double()).item(), rel=2e-3)
+                assert residual.item() == pytest.approx(penalty.residual(matrix.double()).item(), rel=2e-3)
+
+
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode")
+def test_tables_for_replicated_weights_are_uploaded_once(mesh):
+    """Whole matrices are copied to the same memory at every step, so that the kernels' tables stay valid."""
+    from torch.distributed.tensor import Replicate, distribute_tensor
+
+    weights = [
+        nn.Parameter(distribute_tensor(torch.randn(64, n, device="cuda"), mesh, [Replicate()])) for n in (64, 300)
+    ]
+    for p in weights:
+        p.grad = torch.zeros_like(p)
+    optimizer = bort.BortS(weights, lr=1e-4)
+    optimizer.step()
+    try:
+        torch.cuda.set_sync_debug_mode("error")  # an upload from pageable memory waits for the device
+        optimizer.step()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
 
 
 @pytest.mark.parametrize("offload", [False, True])

@@ -86,7 +86,6 @@ def test_many_rounds(pools):
     [
         ("partial", "placed P"),
         ("kernel", "cut along dimension 2"),
-        ("elsewhere", "not part of"),
         ("strides", "cut in strides"),
         ("order", "not in order"),
         ("pieces", "local piece is (7, 4) where its placements make it (4, 4)"),
@@ -101,13 +100,19 @@ def test_what_is_not_supported_is_refused_by_name(pools, kind, words):
     assert "constraint=0" in message
 
 
+def test_a_mesh_that_a_process_is_not_part_of_is_refused_there(pools):
+    inside, outside = pools(2).run("refusal", kind="elsewhere")
+    assert inside is None
+    assert "not part of" in outside
+
+
 def test_a_rank_without_a_gradient_leaves_nobody_waiting(pools):
     first, second = pools(2).run("gradients_that_differ", shard=False)
     assert first == second
 
 
 def test_no_matrix_outlives_its_step(pools):
-    assert pools(2).run("kept_elements", steps=5) == [0, 0]
+    assert pools(2).run("matrices_alive", steps=5) == [0, 0]
 
 
 def test_without_triton(pools):

@@ -9,6 +9,8 @@ import pytest
 import torch
 from torch import nn
 
+from bort import BortS
+
 from .cases import MAIN, assert_same, net, train, weights
 
 EACH = pytest.mark.parametrize(("cls", "options"), MAIN.values(), ids=MAIN)
@@ -56,12 +58,18 @@ def test_a_checkpoint_of_the_plain_optimizer_leaves_our_settings_alone(cls, opti
 
 @EACH
 def test_our_checkpoint_loads_into_the_plain_optimizer(cls, options):
+    """Which goes on from our state: its steps are ours without the constraint."""
     model = net()
     optimizer = cls(model.parameters(), **options)
     train(model, optimizer, 2)
-    base = cls.base(model.parameters(), **options)
-    base.load_state_dict(optimizer.state_dict())
-    train(model, base, 2)
+    other = copy.deepcopy(model)
+    base = cls.base(other.parameters(), **options)
+    base.load_state_dict(copy.deepcopy(optimizer.state_dict()))  # torch would share the tensors
+    assert len(base.state) == len(optimizer.state)
+    optimizer.param_groups[0]["constraint"] = 0.0
+    train(model, optimizer, 2, first=2)
+    train(other, base, 2, first=2)
+    assert_same(weights(model), weights(other))
 
 
 @EACH
@@ -157,8 +165,8 @@ def test_tensor_lr(cls, options):
 
 def accepting(argument):
     """The main optimizers that have an argument of this name."""
-    found = {name: case for name, case in MAIN.items() if argument in inspect.signature(case[0]).parameters}
-    return pytest.mark.parametrize(("cls", "options"), found.values(), ids=found)
+    cases = {name: case for name, case in MAIN.items() if argument in inspect.signature(case[0]).parameters}
+    return pytest.mark.parametrize(("cls", "options"), cases.values(), ids=cases)
 
 
 @pytest.mark.parametrize("decoupled", [False, True])
@@ -252,14 +260,31 @@ def test_mixed_dtypes_and_channels_last(cls, options):
 
 @EACH
 def test_inference_mode_leaves_the_optimizer_usable(cls, options):
+    """Residuals that are asked for there are right, and training goes on as if nobody had asked."""
+    asked, silent = net(), net()
+    first, second = (cls(model.parameters(), constraint=0.3, **options) for model in (asked, silent))
+    for start in (0, 2):
+        with torch.inference_mode():
+            now = first.residuals()
+        assert now == pytest.approx(second.residuals(), rel=1e-6)
+        train(asked, first, 2, first=start)
+        train(silent, second, 2, first=start)
+    assert_same(weights(asked), weights(silent))
+    assert first.residuals() == second.residuals() != now
+
+
+def test_a_step_in_inference_mode_leaves_the_optimizer_usable():
+    """Of optimizers without a state: torch's own, made there, could not be written to afterwards."""
     model = net()
-    optimizer = cls(model.parameters(), **options)
+    optimizer = BortS(model.parameters(), lr=0.1, constraint=0.3)
+    for p in model.parameters():
+        p.grad = torch.ones_like(p)
+    at_first = optimizer.residuals()
     with torch.inference_mode():
-        optimizer.residuals()
-    train(model, optimizer, 2)
-    with torch.inference_mode():
-        optimizer.residuals()
-    train(model, optimizer, 2)
+        optimizer.step()
+    assert optimizer.residuals() == pytest.approx(at_first, rel=1e-6)
+    optimizer.step()
+    assert optimizer.residuals() != pytest.approx(at_first, rel=1e-6)
 
 
 @EACH

@@ -1,4 +1,4 @@
-"""The guard: nothing diverges, and nothing stable is touched."""
+"""The stability guard: nothing diverges, and no stable step is changed."""
 
 import pytest
 import torch
@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bort import BortA, BortS, bortify
-from bort.optim import _stability as _guard
+from bort.optim._spec import PenaltySpec
+from bort.optim._stability import Stability, limits, spectral_norm
 
 
 def descend(optimizer_class, weight, steps, lr=1.0, **options):
@@ -80,21 +81,21 @@ def test_a_stable_step_is_untouched_to_the_bit(m, n, a, fraction, seed):
     u, sigma, vt = torch.linalg.svd(torch.randn(m, n, dtype=torch.float64), full_matrices=False)
     w = u @ (sigma / sigma.max() * (fraction * (1 + 2 / a)) ** 0.5).diag() @ vt
     d = w.T @ w - torch.eye(n, dtype=w.dtype) if m >= n else w @ w.T - torch.eye(m, dtype=w.dtype)
-    factor = _guard.damping(d.unsqueeze(0), a, 1.0)
+    factor = Stability(a).damping(d.unsqueeze(0), 1.0)
     assert factor is None or torch.equal(factor, torch.ones_like(factor))
 
 
-def test_the_plain_step_is_what_is_left():
+def test_a_step_near_its_limit_is_untouched_to_the_bit():
     """Guarded and unguarded, bit for bit, near the limit where the cheap bound ‖D‖_F does not decide."""
     torch.manual_seed(0)
     w = torch.randn(64, 48) * 0.25
     d = w.T @ w - torch.eye(48)
     a = 1.9 / torch.linalg.matrix_norm(d, 2).item()
     assert a * torch.linalg.vector_norm(d) > 2
-    factor = _guard.damping(d.unsqueeze(0), a, 1.0)
+    factor = Stability(a).damping(d.unsqueeze(0), 1.0)
     assert factor is not None
     assert torch.equal(d * factor[0], d)
-    assert not torch.equal(d, d * _guard.damping(d.unsqueeze(0), a * 1.2, 1.0)[0])
+    assert not torch.equal(d, d * Stability(a * 1.2).damping(d.unsqueeze(0), 1.0)[0])
 
 
 @given(st.integers(2, 60), st.integers(0, 99))
@@ -103,16 +104,28 @@ def test_the_estimate_is_below_the_norm_and_near_it(k, seed):
     d = torch.randn(3, k, k, dtype=torch.float64)
     d = d + d.mT
     exact = torch.linalg.matrix_norm(d, 2)
-    estimate = _guard.spectral_norm(d).flatten()
+    estimate = spectral_norm(d).flatten()
     assert (estimate <= exact * (1 + 1e-12)).all()
     assert (estimate >= 0.6 * exact).all()
+
+
+def test_what_a_group_is_judged_by():
+    """a = α·λ·every; with momentum, α is the largest that is known to come, and μᵏ is what k steps carry on."""
+    group = {"lr": 0.1, "initial_lr": 0.2, "max_lr": 0.3}
+    assert Stability.of(PenaltySpec(0.5, every=2), group, 0.4) == Stability(0.1 * 1.0)
+    coupled = Stability.of(PenaltySpec(0.5, every=2, momentum=0.9, nesterov=True), group, 0.4)
+    assert coupled.rate == pytest.approx(0.4 * 1.0 * (1 - 0.81) / (1 - 0.9))
+    assert coupled.limits == limits(0.9**2, nesterov=True)
+    assert Stability.of(PenaltySpec(0.5, momentum=0.9), group, None).rate == pytest.approx(0.3 * 0.5)
+    on_tensor = Stability.of(PenaltySpec(0.5, momentum=0.9), {"lr": torch.tensor(0.1)}, 0.4)
+    assert on_tensor.rate.item() == pytest.approx(0.4 * 0.5)
 
 
 @pytest.mark.parametrize("nesterov", [False, True])
 def test_the_limit_with_momentum_is_on_the_safe_side(nesterov):
     """σ alone, in plain Python: from rest, everything up to a·(σ² − s) = 2/(1 + 1.6μ) comes down."""
     for momentum in (0.01, 0.1, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.99):
-        limit = _guard.limits(momentum, nesterov=nesterov).step
+        limit = limits(momentum, nesterov=nesterov).step
         for fraction in (0.5, 0.8, 0.9, 0.97, 1.0):
             a, velocity = 0.01, 0.0
             sigma = start = (1 + fraction * limit / a) ** 0.5

@@ -1,105 +1,92 @@
-"""Which weights the kernels get, and how the tables are laid out: no GPU needed for that."""
+"""How the tables are laid out: no GPU needed for that."""
 
 import pytest
 import torch
 
-from bort.optim.kernels import _run as _cuda
+from bort.optim.kernels import Tuning
 
-_plan = pytest.importorskip("bort.optim.kernels._tiles")
+_tiles = pytest.importorskip("bort.optim.kernels._tiles")
+from bort.optim.kernels._columns import MatrixRow, TileRow  # noqa: E402
 
-GROUP = {"mode": "full", "scale": 1.0, "precision": "high", "blocks": 1}
+SHAPES = [(300, 2000), (130, 70), (64, 64), (2000, 300)]
+
+
+def tiling(shapes, *, keep_errors=True, **tuning):
+    weights = [(10 + i, torch.randn(*shape)) for i, shape in enumerate(shapes)]
+    return weights, _tiles.make_tiling(weights, keep_errors=keep_errors, tuning=Tuning(**tuning))
+
+
+def rows(table, kind):
+    return [kind(*row) for row in table.tolist()]
 
 
 @pytest.fixture
-def any_device(monkeypatch):
-    """Kernels for CPU weights, as far as planning goes."""
-    monkeypatch.setattr(_cuda, "available", lambda device: True)
-    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
+def batch():
+    """The weights, the one batch that they make, and the rows of its matrix table by the weights' positions."""
+    weights, tables = tiling(SHAPES)
+    (batch,) = tables.batches
+    assert sorted(batch.members) == list(range(len(SHAPES)))
+    return weights, batch, dict(zip(batch.members, rows(batch.matrices, MatrixRow), strict=True))
 
 
-@pytest.mark.usefixtures("any_device")
-def test_plans_are_kept_until_a_weight_changes_place_or_shape():
-    weights = [(0, torch.randn(16, 32)), (1, torch.randn(40, 9))]
-    known = {}
-    with torch.no_grad():
-        first = _cuda.divide(weights, GROUP, known)
-        assert _cuda.divide(weights, GROUP, known) is first
-        assert _cuda.divide(weights[1:], GROUP, known) is not first  # the first one has no gradient this time
-        assert _cuda.divide(weights, GROUP, known) is first
-        halved = [(0, weights[0][1][:8]), weights[1]]  # the same address
-        assert _cuda.divide(halved, GROUP, known) is not first
-        assert _cuda.divide(weights, GROUP | {"scale": 2.0}, known) is not first
-        for rows in range(8, 8 + 2 * _cuda._KEPT):
-            _cuda.divide([(0, torch.randn(rows, 16))], GROUP, known)
-    assert len(known) <= _cuda._KEPT
+def test_a_row_describes_its_weight(batch):
+    weights, _, matrices = batch
+    for position, (slot, weight) in enumerate(weights):
+        row = matrices[position]
+        assert row.weight == weight.data_ptr()
+        assert row.slot == slot
+        assert (row.short, row.long) == (min(weight.shape), max(weight.shape))
+        assert row.is_tall == (weight.shape[0] > weight.shape[1])
+        for size, padded in ((row.short, row.short_padded), (row.long, row.long_padded)):
+            assert size <= padded < size + 128
+            assert padded % 128 == 0
+        assert (row.error_start > 0) == (row.long < Tuning().short), "rounding errors are kept for short rows"
 
 
-@pytest.mark.usefixtures("any_device")
-@pytest.mark.parametrize(
-    ("weight", "group", "taken"),
-    [
-        (torch.randn(16, 32), {}, True),
-        (torch.randn(16, 4, 3, 3).to(memory_format=torch.channels_last), {}, True),
-        (torch.randn(16, 32).bfloat16(), {}, True),
-        (torch.randn(16, 32).double(), {}, False),
-        (torch.randn(7, 32), {}, False),
-        (torch.randn(16, 64)[:, ::2], {}, False),
-        (torch.randn(32, 16).T, {}, False),
-        (torch.randn(16, 32), {"mode": "rows"}, False),
-        (torch.randn(16, 32), {"scale": "adaptive"}, False),
-        (torch.randn(16, 32), {"precision": "highest"}, False),
-        (torch.randn(16, 32), {"blocks": 2}, False),
-        (torch.randn(16, 32), {"train_mode": True}, False),
-    ],
-    ids=[
-        "plain",
-        "channels_last",
-        "bf16",
-        "fp64",
-        "few rows",
-        "strided",
-        "transposed",
-        "rows",
-        "adaptive",
-        "highest",
-        "blocks",
-        "schedule-free",
-    ],
-)
-def test_what_the_kernels_take(weight, group, taken):
-    with torch.no_grad():
-        division = _cuda.divide([(0, weight)], GROUP | group, {})
-    assert (len(division.plans), len(division.rest)) == ((1, 0) if taken else (0, 1))
+def test_scratch_is_shared_out_without_overlap(batch):
+    _, batch, matrices = batch
+    norm_end = x_end = e_end = probe_end = 0
+    for position in batch.members:
+        row = matrices[position]
+        assert (row.x_start, row.e_start, row.first_norm, row.probe_start) == (x_end, e_end, norm_end, probe_end)
+        x_size = row.short_padded * row.long_padded
+        assert row.error_start in (0, x_size)
+        x_end += x_size + row.error_start
+        e_end += row.short_padded**2
+        norm_end += row.norm_count
+        probe_end += 2 * row.short_padded
+    assert (batch.x_size, batch.e_size, batch.probe_size) == (x_end, e_end, probe_end)
+    assert len(batch.gram_tiles) == norm_end
 
 
-def test_a_step_through_autograd_is_left_to_torch(any_device):
-    with torch.enable_grad():
-        assert _cuda.divide([(0, torch.randn(16, 32))], GROUP, {}).plans == ()
+def test_every_tile_is_visited_once(batch):
+    _, batch, matrices = batch
+    gram = rows(batch.gram_tiles, TileRow)
+    apply = [rows(tiles, TileRow) for tiles in batch.apply_tiles]
+    for number, position in enumerate(batch.members):
+        row = matrices[position]
+        down, across = row.short_padded // 128, row.long_padded // 128
+        triangle = [(tile.down, tile.across) for tile in gram if tile.matrix == number]
+        assert sorted(triangle) == [(i, j) for i in range(down) for j in range(i + 1)]
+        assert len(triangle) == row.norm_count
+        product = [(tile.down, tile.across) for tile in apply[row.is_tall] if tile.matrix == number]
+        assert sorted(product) == [(i, j) for i in range(down) for j in range(across)]
+        assert not any(tile.matrix == number for tile in apply[1 - row.is_tall])
 
 
-def test_tables_cover_every_tile_once_and_weights_go_into_batches():
-    shapes = [(300, 2000), (130, 70), (64, 64), (2000, 300)]
-    weights = [(10 + i, torch.randn(*shape)) for i, shape in enumerate(shapes)]
-    plan = _plan.make_plan(weights, keep_errors=True)
-    (batch,) = plan.batches
-    assert sorted(batch.members) == [0, 1, 2, 3]
-    for number, member in enumerate(batch.members):
-        k, long = min(shapes[member]), max(shapes[member])
-        side, padded = -(-k // 128), -(-long // 128)
-        pairs = {tuple(t) for t in batch.gram_tiles[batch.gram_tiles[:, 0] == number, 1:].tolist()}
-        assert pairs == {(i, j) for i in range(side) for j in range(i + 1)}
-        tall = shapes[member][0] > shapes[member][1]
-        found = batch.apply_tiles[tall]
-        assert len({tuple(t) for t in found[found[:, 0] == number].tolist()}) == side * padded
-        row = batch.matrices[number].tolist()
-        assert row[0] == weights[member][1].data_ptr()
-        assert row[11] == 10 + member  # where its residual goes
-        assert (row[8] > 0) == (long < _plan.SHORT)  # rounding errors are kept for short rows
+def test_a_batch_takes_no_more_scratch_than_it_may():
+    room_for_two = 3 * 2 * 128 * 128 * 2
+    _, tables = tiling([(100, 100)] * 4, scratch_bytes=room_for_two)
+    assert [len(batch.members) for batch in tables.batches] == [2, 2]
+    _, tables = tiling([(100, 900), (100, 100), (100, 100)], scratch_bytes=room_for_two)
+    assert [batch.members for batch in tables.batches] == [(0,), (1, 2)], "one that needs more is by itself"
 
 
-def test_a_weight_beyond_the_scratch_is_a_batch_of_its_own(monkeypatch):
-    monkeypatch.setattr(_plan, "SCRATCH_BYTES", 3 * 2 * 128 * 128 * 2)
-    weights = [(i, torch.randn(100, 100)) for i in range(4)]
-    assert [len(batch.members) for batch in _plan.make_plan(weights, keep_errors=True).batches] == [2, 2]
-    wide = [(0, torch.randn(100, 900)), *((i, torch.randn(100, 100)) for i in range(1, 3))]
-    assert [batch.members for batch in _plan.make_plan(wide, keep_errors=True).batches] == [(0,), (1, 2)]
+def test_results_lie_one_after_the_other():
+    weights, tables = tiling(SHAPES)
+    end = 0
+    for (_, weight), (offset, shape, stride) in zip(weights, tables.results, strict=True):
+        assert offset >= end
+        assert (shape, stride) == (weight.shape, weight.stride())
+        end = offset + weight.numel()
+    assert tables.result_size >= end

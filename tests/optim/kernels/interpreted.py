@@ -1,0 +1,118 @@
+"""The kernels on CPU tensors, against the readable mathematics. `test_triton` runs this file in Triton's interpreter."""
+
+import pytest
+import torch
+from torch import nn
+
+from bort import penalty
+from bort.optim._spec import PenaltySpec
+from bort.optim._stability import Stability
+from bort.optim.kernels import Kernels, Tuning
+
+EACH_ALONE = Tuning(scratch_bytes=1)
+IN_SEGMENTS = Tuning(scratch_bytes=1, segment=128, long=300)
+LARGE = Tuning(scratch_bytes=1, block_loads=True)
+LARGE_IN_SEGMENTS = Tuning(scratch_bytes=1, block_loads=True, segment=128, long=300)
+LARGE_WIDE_TILES = Tuning(scratch_bytes=1, block_loads=True, wide_gram_tiles=True)
+ODD = [(9, 8), (8, 9), (64, 25), (131, 199), (199, 131), (16, 3, 3, 3)]
+
+
+def kernels(tuning=None):
+    return Kernels(available=lambda device: True, tuning=tuning)
+
+
+def check(
+    shapes, *, coupled=False, a=0.01, scale=1.0, size=0.1, dtype=torch.float32, tuning=None, tolerance=1e-3, **settings
+):
+    """One step of the kernels on weights of these shapes, against the guarded direction in float64."""
+    torch.manual_seed(0)
+    weights = [nn.Parameter((torch.randn(*shape) * size).to(dtype)) for shape in shapes]
+    for p in weights:
+        p.grad = torch.randn_like(p)
+    before = [p.detach().double() for p in weights]
+    residuals = torch.full((len(weights),), torch.nan)
+    spec, stability, slots = PenaltySpec(0.5, scale=scale, **settings), Stability(a), list(enumerate(weights))
+    with torch.no_grad():
+        if coupled:
+            gradients, rest = kernels(tuning).couple(slots, spec, stability, residuals, None)
+            results = dict(gradients)
+        else:
+            rest = kernels(tuning).decouple(slots, spec, stability, residuals, None)
+            results = {p: p.detach() for p in weights}
+    assert rest == []
+    for p, w, residual in zip(weights, before, residuals.tolist(), strict=True):
+        x = penalty.matrices(w)
+        e = penalty.defect(x, scale, "full")
+        factor = stability.damping(e, scale)
+        move = penalty.pull(x, e if factor is None else e * factor, "full").reshape(w.shape)
+        start = p.grad.double() if coupled else w
+        expected = start + 0.5 * move if coupled else start - a * move
+        error = ((results[p].double() - expected).norm() / (expected - start).norm()).item()
+        assert error < tolerance, tuple(w.shape)
+        assert residual == pytest.approx(penalty.distance(e).item(), rel=5e-3), tuple(w.shape)
+
+
+@pytest.mark.parametrize("coupled", [False, True])
+def test_many_shapes_in_one_batch(coupled):
+    check(ODD, coupled=coupled)
+
+
+def test_without_rounding_errors():
+    check([(127, 40), (9, 1100)], precision="medium")
+
+
+def test_an_unstable_step_is_shortened():
+    check([(140, 130), (12, 40)], size=3.0, a=0.1, tolerance=0.05)  # the two estimates of ‖E‖₂ differ a little
+
+
+def test_half_precision_and_another_scale():
+    check([(40, 30), (30, 40)], dtype=torch.bfloat16, a=1.0, size=0.2, scale=2.0, tolerance=0.05)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "tuning", "coupled"),
+    [
+        ([(33, 20), (20, 33), (64, 64)], EACH_ALONE, False),
+        ([(30, 500)], IN_SEGMENTS, False),
+        ([(30, 1400), (1400, 30), (140, 1100), (1100, 140)], LARGE_IN_SEGMENTS, False),
+        ([(30, 1400), (1100, 300), (300, 1100)], LARGE, True),
+        ([(300, 1100)], LARGE, False),
+        ([(300, 1100), (1100, 300), (130, 1030)], LARGE_WIDE_TILES, False),
+    ],
+    ids=["each alone", "segments", "large, segments", "large, coupled", "large", "large, wide tiles"],
+)
+def test_large_weights(shapes, tuning, coupled):
+    check(shapes, tuning=tuning, coupled=coupled)
+
+
+def test_a_skipped_step_and_a_scaled_gradient():
+    p = nn.Parameter(torch.randn(16, 24) / 8)
+    before = p.detach().clone()
+    p.grad = torch.zeros_like(p)
+    residuals = torch.empty(1)
+    with torch.no_grad():
+        kernels().decouple([(0, p)], PenaltySpec(1.0), Stability(0.1), residuals, torch.ones(()))
+        assert torch.equal(p, before)
+        ((_, grad),), _ = kernels().couple(
+            [(0, p)], PenaltySpec(1.0, maximize=True), Stability(0.1), residuals, torch.tensor(8.0)
+        )
+    torch.testing.assert_close(grad, -8 * penalty.gradient(before), rtol=1e-2, atol=1e-2)
+
+
+def test_directions_of_whole_matrices():
+    """By the kernels where they apply (not: three rows, half precision), the second time from the same tables."""
+    torch.manual_seed(0)
+    matrices = [torch.randn(30, 140) * 0.1, torch.randn(140, 30) * 0.1, torch.randn(3, 9), torch.randn(9, 12).half()]
+    slots = [0, 1, 2, 4]
+    ours = kernels()
+    with torch.no_grad():
+        first, second = (
+            ours.directions(list(zip(slots, matrices, strict=True)), PenaltySpec(0.1), Stability(0.01))
+            for _ in range(2)
+        )
+    for slot, matrix in zip(slots, matrices, strict=True):
+        direction, residual = first[slot]
+        exact = penalty.gradient(matrix.double())
+        assert (direction.double() - exact).norm() < 1e-2 * exact.norm(), slot
+        assert residual.item() == pytest.approx(penalty.residual(matrix.double()).item(), rel=5e-3)
+        assert torch.equal(direction, second[slot][0])
