@@ -2,53 +2,47 @@
 
 import json
 import re
-import signal
-import subprocess
-import sys
+from dataclasses import replace
 
 import pytest
 
-from bort import _demo, train
+from bort import train
+from bort.cli.demo import RECIPES, remove_demo, run
 from bort.report import SampleSizes
-from tests.train.small import stop_at
+from bort.train.recipes import Data, Net
 
 SMALL = SampleSizes(shown=2, measured=8, evaluated=2, masks=20, features=8, pairs=8)
 
 
-@pytest.fixture
-def narrow(monkeypatch):
-    """The demo's recipes, narrower still."""
-    from dataclasses import replace
+def recipes(net, **settings):
+    """The demo's, with another network and on fewer images."""
+    data = Data("tests.train.small:dataset", 28, 1)
+    return {name: replace(train.recipes.get(r), net=net, data=data, **settings) for name, r in RECIPES.items()}
 
-    real = train.recipes.get
 
-    def get(name):
-        recipe = real(name)
-        return replace(recipe, net=replace(recipe.net, width=0.05, narrowest=4))
-
-    monkeypatch.setattr("bort.train.recipes.get", get)
+NARROW = Net("acnn-small", {"width": 0.05, "narrowest": 4})
 
 
 @pytest.mark.slow
-def test_the_whole_path_and_again(narrow, tmp_path, capsys):
-    _demo.run(tmp_path, 1, 0, fresh=False, amount=SMALL)
-    shown = capsys.readouterr().out
-    last = shown.strip().splitlines()[-1]
+def test_the_whole_path_and_again(tmp_path, capsys):
+    once = recipes(NARROW, epochs=1)
+    run(tmp_path, once, sizes=SMALL)
+    last = capsys.readouterr().out.strip().splitlines()[-1]
     assert re.fullmatch(r"Bort-S: \d+\.\d% / ratio \d\.\d\d; SGD: \d+\.\d% / ratio \d\.\d\d; report: .*", last), last
     page = tmp_path / "report.html"
     before = page.stat().st_mtime_ns
     assert (tmp_path / "report-figures" / "reconstruction.png").exists()
 
-    _demo.run(tmp_path, 1, 0, fresh=False, amount=SMALL)
+    run(tmp_path, once, sizes=SMALL)
     again = capsys.readouterr().out
     assert "the report is there already" in again
     assert again.strip().splitlines()[-1] == last
     assert page.stat().st_mtime_ns == before
 
     with pytest.raises(ValueError, match="bort demo --fresh"):
-        _demo.run(tmp_path, 2, 0, fresh=False, amount=SMALL)
+        run(tmp_path, recipes(NARROW, epochs=2), sizes=SMALL)
     (tmp_path / "mine.txt").write_text("kept")
-    _demo.run(tmp_path, 1, 1, fresh=True, amount=SMALL)
+    run(tmp_path, recipes(NARROW, epochs=1, seed=1), fresh=True, sizes=SMALL)
     assert page.stat().st_mtime_ns > before
     assert (tmp_path / "mine.txt").exists()
 
@@ -60,40 +54,35 @@ def test_fresh_touches_only_what_a_demo_has_written(tmp_path):
     (tmp_path / "SGD").mkdir()
     (tmp_path / "SGD" / "recipe.json").write_text(json.dumps(recipe.to_dict()))
     with pytest.raises(ValueError, match="SGD is not a run of the demo alone"):
-        _demo._sweep(tmp_path)
-    assert ours.exists(), "nothing is removed before all is known"
+        remove_demo(tmp_path, RECIPES)
+    assert ours.exists(), "nothing is removed before everything is checked"
     (tmp_path / "SGD" / "recipe.json").unlink()
     (tmp_path / "report.html").write_text("my own page")
     with pytest.raises(ValueError, match=r"report\.html is not a report of bort's"):
-        _demo._sweep(tmp_path)
+        remove_demo(tmp_path, RECIPES)
     (tmp_path / "report.html").write_text("Made by bort 0.1.0")
     (tmp_path / "report-figures").mkdir()
     (tmp_path / "report-figures" / "mine.png").touch()
-    _demo._sweep(tmp_path)
+    remove_demo(tmp_path, RECIPES)
     assert sorted(str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*")) == [
         "report-figures",
         "report-figures/mine.png",
     ]
 
 
-def test_stopped_in_the_first_training(narrow, tmp_path, monkeypatch, capsys):
-    real = train.fit
-    monkeypatch.setattr(_demo.train, "fit", lambda r, out: real(r, out, on_step=stop_at(3, signal.SIGINT)))
+def test_stopped_in_the_first_training(tmp_path, capsys):
     with pytest.raises(SystemExit) as stop:
-        _demo.main(tmp_path, 1, 0, fresh=False)
+        run(tmp_path, recipes(Net("tests.cli.networks:stopping"), epochs=2), sizes=SMALL)
     assert stop.value.code == 75
     assert "`bort demo` goes on from here" in capsys.readouterr().err
     assert train.load(tmp_path / "SGD").history == []
 
 
-def test_help_is_fast_and_lists_the_commands():
-    code = """
-import atexit, sys
-from bort.cli import main
-atexit.register(lambda: print("torch" in sys.modules))
-sys.argv = ["bort", "--help"]
-main()
-"""
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "demo" in result.stdout
-    assert result.stdout.strip().endswith("False")
+def test_another_epoch_than_before(bort, tmp_path):
+    """The command itself, with the demo's own recipes; refused before anything is trained."""
+    folder = tmp_path / "SGD"
+    folder.mkdir()
+    recipe = replace(train.recipes.get(RECIPES["SGD"]), name="SGD", epochs=7, paper=None)
+    (folder / "recipe.json").write_text(json.dumps(recipe.to_dict()))
+    with pytest.raises(SystemExit, match=r"bort demo: (.|\n)*epochs: 7 → 3(.|\n)*bort demo --fresh"):
+        bort("demo", "--out", tmp_path, "--epochs", 3)

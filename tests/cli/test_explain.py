@@ -1,35 +1,14 @@
-"""`bort explain` and `bort evaluate`, as typed, on a small run."""
+"""`bort explain`"""
 
 import hashlib
 import json
-import sys
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
 
-from bort import explain, measure
-from bort.cli import main
-from bort.train._examples import examples
-from bort.data._view import view_of_run
-from tests.train.small import RECIPE, build, fit
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    return fit(tmp_path_factory.mktemp("run") / "small", RECIPE)
-
-
-@pytest.fixture
-def bort(monkeypatch):
-    monkeypatch.setattr("bort.train._run.build", build)
-
-    def call(*arguments):
-        monkeypatch.setattr(sys, "argv", ["bort", *map(str, arguments)])
-        main()
-
-    return call
+from bort import explain
 
 
 @pytest.fixture
@@ -44,7 +23,7 @@ def image(tmp_path):
 def test_files(run, bort, image, tmp_path, capsys):
     out = tmp_path / "out"
     bort("explain", run.path, image, "--method", "sat", "cam", "--k", 4, "--out", out)
-    view = view_of_run(run)
+    view = run.view()
     x = view.read(image)
     expected = torch.from_numpy(np.array(Image.open(image)) / 255)
     torch.testing.assert_close(view.pixels(x)[0, 0].double(), expected, atol=1e-6, rtol=0)
@@ -89,9 +68,13 @@ def test_a_second_call_replaces_the_first_and_nothing_else(run, bort, image, tmp
         (("--target", 12), "target=12: the model has 10 classes"),
         (("--layer", "conv9", "--k", 3), "no layer 'conv9'; there are 'conv2', 'conv1'"),
         (("--examples", 0), "0 images: must be 1 or more"),
+        (("--option", "steps"), "--option steps: give it as NAME=VALUE"),
+        (("--option", "rule=guided", "--k", 3, "--option", "k=4"), "--option k=4: k is given twice"),
+        (("--method", "cam", "--option", "masks=4"), "--masks 4 says nothing to cam; it is for rise"),
+        (("--option", "colour=blue"), "--colour blue says nothing to sat; no method has such an option"),
     ],
 )
-def test_mistakes_are_said_in_a_line(run, bort, tmp_path, arguments, message):
+def test_errors_are_said_in_a_line(run, bort, tmp_path, arguments, message):
     with pytest.raises(SystemExit, match=f"bort explain: .*{message}"):
         bort("explain", run.path, *arguments, "--out", tmp_path / "out")
     assert not (tmp_path / "out").exists(), "nothing half-written"
@@ -106,14 +89,6 @@ def test_files_that_would_overwrite_each_other(run, bort, image, tmp_path):
         bort("explain", run.path, image, "--examples", 3)
 
 
-def test_sixteen_bits_of_grey(run, tmp_path):
-    ramp = np.linspace(0, 65535, 28 * 28).astype(np.uint16).reshape(28, 28)
-    Image.fromarray(ramp).save(tmp_path / "ramp.png")
-    view = view_of_run(run)
-    pixels = view.pixels(view.read(tmp_path / "ramp.png"))[0, 0]
-    torch.testing.assert_close(pixels.double(), torch.from_numpy(ramp / 65535), atol=1 / 254, rtol=0)
-
-
 def test_bad_files(run, bort, tmp_path):
     with pytest.raises(SystemExit, match=r"bort explain: there is no image .*nowhere\.png"):
         bort("explain", run.path, tmp_path / "nowhere.png")
@@ -124,30 +99,40 @@ def test_bad_files(run, bort, tmp_path):
         bort("explain", tmp_path)
 
 
-def test_evaluate_two_runs(run, bort, tmp_path, capsys):
+def recording(model, x, target=None, *, scale=1, flag=False, mode="a", steps_of_its_own=2):
+    """A method of another package, whose map is what it was told."""
+    number = float(scale) + 10 * (flag is True) + 100 * (mode == "b c") + 1000 * (steps_of_its_own == 0.5)
+    return torch.full((len(x), *x.shape[-2:]), number)
+
+
+def test_options_of_other_packages_methods(run, bort, tmp_path):
     out = tmp_path / "out"
-    bort("evaluate", run.path, run.path, "--methods", "cam", "sat", "--k", 4, "--images", 6, "--steps", 7, "--out", out)
-    shown = capsys.readouterr().out
-    assert shown.count("1-small") == shown.count("2-small") == 2
-    x = examples(run.recipe, 6)[0]
-    expected = measure.evaluate(run.model, x, ["sat"], steps=7, options={"sat": {"k": 4}})["sat"]
-    np.testing.assert_allclose(np.load(out / "1-small-sat-maps.npy"), expected.maps, rtol=1e-5)
+    options = ("scale=3", "flag=true", "mode=b c", "steps-of-its-own=0.5")
+    with explain.local_registry():
+        explain.register("recording", recording)
+        arguments = [argument for option in options for argument in ("--option", option)]
+        bort("explain", run.path, "--method", "recording", "cam", "--examples", 1, *arguments, "--out", out)
+    assert np.load(out / "test-0-recording.npy").min() == 1113
     manifest = json.loads((out / "manifest.json").read_text())
-    found = next(r for r in manifest["results"] if (r["run"], r["method"]) == ("2-small", "sat"))
-    for score, curves in expected.scores.items():
-        assert found["areas"][score] == pytest.approx(curves.means, rel=1e-4)
-        np.testing.assert_allclose(
-            np.load(out / f"1-small-sat-{score}-deletion.npy"), curves.deletion_curves, rtol=1e-4
-        )
-    assert (out / "curves.png").read_bytes().startswith(b"\x89PNG")
+    told = {"scale": 3, "flag": True, "mode": "b c", "steps_of_its_own": 0.5}
+    assert manifest["options"] == {"recording": told, "cam": {}}
 
 
-def test_a_view_without_a_record_of_it(run, tmp_path):
-    """Runs of earlier versions have none: then the data are asked."""
-    from dataclasses import replace
+def test_a_network_that_no_run_has_trained(bort, image, in_a_folder_of_its_own, tmp_path):
+    bort("explain", "tests.cli.networks:subject", "--k", 4)
+    assert (tmp_path / "explained" / "test-0-sat.png").exists()
+    bort("explain", "tests.cli.networks:with_a_view_only", image, "--k", 4, "--out", tmp_path / "out")
+    assert (tmp_path / "out" / "bar-sat.png").exists()
 
-    from bort import data
 
-    old = replace(run, environment=[{"data": {"name": "mnist5k"}}])
-    mean, std = (s.tolist() for s in data.load("mnist5k").statistics())
-    assert (view_of_run(old).mean, view_of_run(old).std) == (tuple(mean), tuple(std))
+@pytest.mark.parametrize(
+    ("what", "message"),
+    [
+        ("timm/resnet18", r"it is not known how timm/resnet18 sees an image: name the folder of a run, or a function"),
+        ("tests.cli.networks:model", r"it is not known how tests\.cli\.networks:model sees an image"),
+        ("tests.cli.networks:with_a_view_only", "mine has no test images"),
+    ],
+)
+def test_what_a_network_without_a_run_lacks_is_said(bort, what, message):
+    with pytest.raises(SystemExit, match=f"bort explain: {message}"):
+        bort("explain", what)

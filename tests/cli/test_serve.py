@@ -1,34 +1,30 @@
-"""`bort serve`, as typed: it prints its address, answers, and is shut to others."""
+"""`bort serve`: it prints its address, answers, and refuses others."""
 
+import os
 import re
 import socket
 import subprocess
 import sys
 import urllib.error
 import urllib.request
+from pathlib import Path
 
 import pytest
 
+from bort import app
 from bort.app._listen import hosts, listen
-from tests.train.small import RECIPE, fit
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    """A run that another process can load: with the network that its recipe names."""
-    from bort import nets
-
-    return fit(tmp_path_factory.mktemp("run") / "small", RECIPE, network=lambda recipe: nets.create("lenet")).path
 
 
 def start(*arguments):
+    """The command in a process of its own, which finds the tests' networks by their import paths."""
     command = [sys.executable, "-m", "bort", "serve", *map(str, arguments)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
 
 
 @pytest.mark.slow
 def test_on_this_machine(run):
-    with start(run, "--port", 0) as server:
+    with start(run.path, "--port", 0) as server:
         try:
             page = re.search(r"http://localhost:\d+/", server.stdout.readline())[0]
             with urllib.request.urlopen(page) as answer:
@@ -42,7 +38,7 @@ def test_on_this_machine(run):
 
 @pytest.mark.slow
 def test_for_others_it_wants_a_token(run):
-    with start(run, "--port", 0, "--address", "0.0.0.0") as server:
+    with start(run.path, "--port", 0, "--address", "0.0.0.0") as server:
         try:
             assert "Everybody who reaches 0.0.0.0" in server.stdout.readline()
             printed = server.stdout.readline()
@@ -59,17 +55,16 @@ def test_for_others_it_wants_a_token(run):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
-        (("--port", 99999), "port=99999: ports are 0 (any that is free) to 65535"),
+        (("--port", 99999), r"port=99999: ports are 0 \(any that is free\) to 65535"),
         (("--port", -4), "port=-4: ports are"),
-        (("--address", "no.such.host.invalid"), "address='no.such.host.invalid': "),
+        (("--address", "no.such.host.invalid"), r"address='no\.such\.host\.invalid': "),
     ],
 )
-def test_places_where_nobody_can_listen(tmp_path, arguments, said):
-    with start(tmp_path, *arguments) as server:
-        assert f"bort serve: {said}" in server.communicate()[1]
-    assert server.returncode == 1
+def test_places_where_nobody_can_listen(bort, tmp_path, arguments, message):
+    with pytest.raises(SystemExit, match=f"bort serve: {message}"):
+        bort("serve", tmp_path, *arguments)
 
 
 def test_names():
@@ -87,7 +82,21 @@ def test_a_port_in_use():
             listen("127.0.0.1", first.getsockname()[1])
 
 
-def test_no_run(tmp_path):
-    with start(tmp_path / "nowhere") as server:
-        assert "bort serve: the run in" in server.communicate()[1]
-    assert server.returncode == 1
+def test_a_port_in_use_is_said_before_networks_are_read():
+    def subjects():
+        pytest.fail("read")
+
+    with listen("127.0.0.1", 0) as first, pytest.raises(OSError, match="cannot listen at"):
+        app.serve(subjects, port=first.getsockname()[1])
+
+
+@pytest.mark.parametrize(
+    ("what", "message"),
+    [
+        ("nowhere", "'nowhere' is neither the folder of a run nor a network"),
+        ("timm/resnet18", "it is not known how timm/resnet18 sees an image"),
+    ],
+)
+def test_what_cannot_be_opened(bort, what, message):
+    with pytest.raises(SystemExit, match=f"bort serve: {message}"):
+        bort("serve", what, "--port", 0)

@@ -1,4 +1,4 @@
-"""`bort train`, as typed."""
+"""`bort train`"""
 
 import json
 import os
@@ -15,58 +15,73 @@ from bort.cli.train import train as command
 SHORT = ("mnist5k-lenet-bort-s", "--epochs", "1", "--device", "cpu")
 
 
-@pytest.fixture(autouse=True)
-def here(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-
-
-def bort(*arguments):
-    command(list(arguments))
+pytestmark = pytest.mark.usefixtures("in_a_folder_of_its_own")
 
 
 @pytest.mark.slow
-def test_a_recipe_with_other_settings_then_from_what_it_wrote(tmp_path, capsys):
-    bort(*SHORT, "--optim.lr", "0.02", "--out", "first", "--tensorboard")
+def test_a_recipe_with_other_settings_then_from_what_it_wrote(bort, tmp_path, capsys):
+    bort("train", *SHORT, "--optim.lr", "0.02", "--out", "first", "--tensorboard")
     run = train.load("first")
     assert (run.recipe.epochs, run.recipe.optim.lr, run.recipe.optim.constraint) == (1, 0.02, 0.1)
     assert "mnist5k-lenet-bort-s: " in capsys.readouterr().out
     assert list((tmp_path / "first/tensorboard").iterdir())
-    bort("first/recipe.json", "--out", "second")
+    bort("train", "first/recipe.json", "--out", "second")
     again = train.load("second")
     assert again.recipe == run.recipe
     assert again.history[0]["loss"] == run.history[0]["loss"]
-    bort("first")
+    bort("train", "first")
     assert "is complete already" in capsys.readouterr().out
     with pytest.raises(SystemExit, match=r"was started differently: optim\.lr: 0\.02 → 0\.03"):
-        bort("first", "--optim.lr", "0.03")
+        bort("train", "first", "--optim.lr", "0.03")
 
 
-def test_the_papers_figures_stay(monkeypatch):
-    asked = []
+def test_the_papers_figures_stay():
+    calls = []
 
     def fit(recipe, out, runtime, *, force):
-        asked.append((recipe, str(out), runtime, force))
+        calls.append((recipe, str(out), runtime, force))
         raise train.NotFinite("stop here")
 
-    monkeypatch.setattr("bort.cli.train.fit", fit)
     with pytest.raises(SystemExit, match="bort train: stop here"):
-        bort("cifar10-lenet-sgd", "--force", "--workers", "3", "--seed", "7", "--augment.mixup", "0")
-    recipe, out, runtime, force = asked[0]
+        command(["cifar10-lenet-sgd", "--force", "--workers", "3", "--seed", "7", "--augment.mixup", "0"], fit)
+    recipe, out, runtime, force = calls[0]
     assert recipe.paper.top1 == 57.35
     assert (recipe.seed, out, runtime.workers, force) == (7, "runs/cifar10-lenet-sgd", 3, True)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "options"),
+    [
+        ((), {"width": 0.125, "narrowest": 72}),
+        (("--net.options.width", "0.5"), {"width": 0.5, "narrowest": 72}),
+        (("--net.options.width=0.5", "--net.options.narrowest", "4"), {"width": 0.5, "narrowest": 4}),
+        (("--net.options", "width=0.5"), {"width": 0.5}),
+    ],
+)
+def test_options_of_the_network(arguments, options):
+    """One of them, or all of them."""
+    calls = []
+
+    def fit(recipe, out, runtime, *, force):
+        calls.append(recipe)
+        raise train.NotFinite("stop here")
+
+    with pytest.raises(SystemExit, match="stop here"):
+        command(["mnist5k-acnn-small-sgd", *arguments], fit)
+    assert calls[0].net.options == options
+
+
 @pytest.mark.parametrize("arguments", [(), ("--help",)])
-def test_usage(capsys, arguments):
+def test_usage(bort, capsys, arguments):
     with pytest.raises(SystemExit) as end:
-        bort(*arguments)
+        bort("train", *arguments)
     assert end.value.code == (0 if arguments else 2)
     assert "usage: bort train RECIPE [OPTIONS]" in capsys.readouterr().out
 
 
-def test_every_field_is_an_option(capsys):
+def test_every_field_is_an_option(bort, capsys):
     with pytest.raises(SystemExit):
-        bort("imagenet-resnet50-bort-l", "--help")
+        bort("train", "imagenet-resnet50-bort-l", "--help")
     shown = capsys.readouterr().out
     recipe = train.recipes.get("imagenet-resnet50-bort-l").to_dict()
     del recipe["paper"]
@@ -84,7 +99,10 @@ def test_every_field_is_an_option(capsys):
         ((*SHORT, "--device", "tpu9"), "device='tpu9' is not a device torch knows"),
         ((*SHORT, "--workers", "-1"), "workers=-1: must be 0 or more"),
         ((*SHORT, "--augment.mixup", "0.5"), "only images of a folder are augmented"),
-        ((*SHORT, "--net.width", "0.5"), "net.name='lenet' cannot be made with"),
+        ((*SHORT, "--net.width", "0.5"), r"--net\.width: net\.width is now net\.options\.width"),
+        ((*SHORT, "--net.options.width", "0.5"), "lenet has no option 'width'; it has activation, pool, last"),
+        ((*SHORT, "--net.options.pool"), r"--net\.options\.pool needs a value"),
+        ((*SHORT, "--net.options", "pool=avg", "--net.options.last", "relu"), "use either"),
         ((*SHORT, "--data.image-size", "32"), "mnist5k has images of 28×28 with 1 channels in 10 classes"),
         ((*SHORT, "--data.name", "folder:nowhere"), "there is no folder .*nowhere"),
         (
@@ -94,10 +112,10 @@ def test_every_field_is_an_option(capsys):
     ],
     ids=lambda value: "-".join(value[-2:]) if isinstance(value, tuple) else "",
 )
-def test_mistakes_are_said_in_a_line_and_leave_nothing(tmp_path, monkeypatch, arguments, message):
-    monkeypatch.setattr("bort.data._published._download", lambda *_: (_ for _ in ()).throw(OSError("no network")))
+def test_errors_are_said_in_a_line_and_leave_nothing(bort, tmp_path, monkeypatch, arguments, message):
+    monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")  # where nothing listens: downloads fail at once
     with pytest.raises(SystemExit, match=message):
-        bort(*arguments)
+        bort("train", *arguments)
     assert not (tmp_path / "runs").exists() or not list((tmp_path / "runs").iterdir())
 
 

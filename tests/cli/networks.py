@@ -1,0 +1,46 @@
+"""Subjects and networks that commands find by import path."""
+
+import signal
+
+import torch
+from torch import nn
+
+from bort import nets
+from bort.data import View
+from bort.subject import Subject
+from tests.train.small import dataset
+
+
+def model():
+    torch.manual_seed(0)
+    return nets.create("lenet")
+
+
+def subject():
+    """A network that no run has trained, with everything that a command may ask for."""
+    data = dataset()
+    view = data.view(28)
+    return Subject("mine", model(), view, lambda count: data.examples(count, view))
+
+
+def with_a_view_only():
+    return Subject("mine", model(), View(28, 1, (0.5,), (0.5,)))
+
+
+class _Stopping(nn.Module):
+    """Sends the process a SIGINT in its third pass."""
+
+    def __init__(self, classes):
+        super().__init__()
+        self.passes = 0
+        self.head = nn.Linear(28 * 28, classes)
+
+    def forward(self, x):
+        self.passes += 1
+        if self.passes == 3:
+            signal.raise_signal(signal.SIGINT)
+        return self.head(x.flatten(1))
+
+
+def stopping(channels, classes, image_size):
+    return _Stopping(classes)
