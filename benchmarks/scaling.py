@@ -3,8 +3,8 @@
     python benchmarks/scaling.py --out FILE.json [--picture FILE.svg]
 
 First 1, 2 and 4 processes of this machine (gloo, one thread each) measure their own FLOP rate, bandwidth and latency, all at
-once as in a step, then the penalty of a few weights in every layout; the model (`bort.optim.sharded._cost`) predicts it from the
-three numbers. Then the model is asked about clusters: see CLUSTER and NETWORKS for what is assumed.
+once as in a step, then the penalty of a few weights in every layout; the model (`bort.optim.sharded._cost`) predicts it from
+the three numbers. Then the model is asked about clusters: see CLUSTER and NETWORKS for what is assumed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from torch.distributed.tensor import Shard, distribute_tensor
 import bort
 from bort._environment import describe
 from bort._table import table
-from bort.optim.sharded import _cost
+from bort.optim.sharded import _cost, routing
 from bort.optim.sharded._cost import Estimate, Machine, Matrix
 
 SEED, RANKS = 0, (1, 2, 4)
@@ -90,8 +90,8 @@ def launch(ranks: int) -> dict[str, Any]:
         command = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks), __file__]
         environment = os.environ | {"OMP_NUM_THREADS": "1"}
         subprocess.run([sys.executable, *command, "--worker", str(out)], check=True, env=environment)
-        found: dict[str, Any] = json.loads(out.read_text())
-    return found
+        result: dict[str, Any] = json.loads(out.read_text())
+    return result
 
 
 def measure(out: Path) -> None:
@@ -107,6 +107,7 @@ def measure(out: Path) -> None:
         } | asdict(model(layout, SHAPES, ranks))
     if dist.get_rank() == 0:
         out.write_text(json.dumps(result))
+    dist.barrier()  # a rank that leaves early can make gloo abort the others
     dist.destroy_process_group()
 
 
@@ -137,33 +138,32 @@ def seconds(function: Callable[[], Any], rounds: int = 15) -> float:
     return statistics.median(times[2:])
 
 
+class Still(torch.optim.SGD):
+    """Makes no step of its own: a step is the penalty alone."""
+
+    def step(self) -> None:  # type: ignore[override]
+        pass
+
+
 def penalty_seconds(layout: str) -> float:
     weights = [torch.randn(shape) / 40 for shape in SHAPES]
     if layout.startswith("FSDP2"):
         mesh = dist.init_device_mesh("cpu", (dist.get_world_size(),))
         weights = [distribute_tensor(w, mesh, [Shard(0)]) for w in weights]
-        own = layout.endswith("own")
-        _cost.choose = lambda matrices, machine: [own] * len(matrices)  # type: ignore[assignment]
     params = [nn.Parameter(w) for w in weights]
     for p in params:
         p.grad = torch.zeros_like(p)
-    optimizer = bort.BortA(params, lr=1e-4, shard=layout == "DDP, shared")
-    if layout == "DDP, shared":
-        optimizer.step()
-        optimizer._shares[0].pays = True  # to see what it costs, whatever the trial would find
-
-    def step() -> None:
-        with torch.no_grad():
-            optimizer._apply_penalties([])
-
-    return seconds(step)
+    optimizer = bort.bortify(Still)(params, lr=1e-4, decoupled=True, shard=layout == "DDP, shared")
+    # Fixed, to see what each costs, whatever an estimate or a trial would choose.
+    with routing(own=layout.endswith("own"), share=True):
+        return seconds(optimizer.step)
 
 
 # The predicted side
 
 
 def model(layout: str, shapes: list[tuple[int, int]], ranks: int) -> Estimate:
-    matrices = [Matrix(m, n, ranks, long=m >= n) for m, n in shapes]
+    matrices = [Matrix(m, n, ranks, cut_along_long_side=m >= n) for m, n in shapes]
     flops = [matrix.flops for matrix in matrices]
     if layout == "DDP" or ranks == 1:
         return Estimate(0.0, 0, sum(flops))
@@ -189,18 +189,18 @@ def predict(network: str, ranks: int) -> dict[str, float]:
     shapes = shapes_of(network)
     machine = CLUSTER["inside a machine" if ranks <= 8 else "between machines"]
     step = NETWORKS[network]["flops"] / STEP_FLOPS
-    matrices = [Matrix(m, n, ranks, long=m >= n) for m, n in shapes]
+    matrices = [Matrix(m, n, ranks, cut_along_long_side=m >= n) for m, n in shapes]
     sharded = _cost.estimate(matrices, _cost.choose(matrices, machine))
     costs = {
         "DDP": model("DDP", shapes, ranks),
         "DDP, shared": model("DDP, shared", shapes, ranks),
         "FSDP2": sharded,
     }
-    inside = [Matrix(m, n, 8, long=m >= n) for m, n in shapes]
+    inside = [Matrix(m, n, 8, cut_along_long_side=m >= n) for m, n in shapes]
     fast = CLUSTER["inside a machine"]
-    found = {name: 100 * estimate.seconds(machine) / step for name, estimate in costs.items()}
+    percent = {name: 100 * estimate.seconds(machine) / step for name, estimate in costs.items()}
     hybrid = _cost.estimate(inside, _cost.choose(inside, fast))
-    return found | {"HSDP, shards of 8": 100 * hybrid.seconds(fast) / step}
+    return percent | {"HSDP, shards of 8": 100 * hybrid.seconds(fast) / step}
 
 
 def _powers(first: int, last: int) -> list[int]:
@@ -213,10 +213,10 @@ def _powers(first: int, last: int) -> list[int]:
 def report(measured: list[dict[str, Any]]) -> str:
     rows = []
     for run in measured:
-        for layout, found in run["layouts"].items():
-            ratio = f"{found['predicted_ms'] / found['measured_ms']:.2f}"
-            numbers = (f"{found['size'] / 2**20:.1f}", str(found["calls"]), f"{found['flops'] / 1e9:.2f}")
-            times = (f"{found['measured_ms']:.1f}", f"{found['predicted_ms']:.1f}", ratio)
+        for layout, costs in run["layouts"].items():
+            ratio = f"{costs['predicted_ms'] / costs['measured_ms']:.2f}"
+            numbers = (f"{costs['size'] / 2**20:.1f}", str(costs["calls"]), f"{costs['flops'] / 1e9:.2f}")
+            times = (f"{costs['measured_ms']:.1f}", f"{costs['predicted_ms']:.1f}", ratio)
             rows.append((str(run["ranks"]), layout, *numbers, *times))
     header = (
         "ranks",
