@@ -26,8 +26,8 @@ optimizer = bort.BortS(groups, lr=0.05, momentum=0.9, shard=True)  # share the p
 
 for epoch in range(5):
     for batch in torch.randperm(len(x), device=device).split(64):
-        mine = batch.chunk(ranks)[rank]
-        loss = nn.functional.cross_entropy(model(x[mine]), y[mine])
+        part = batch.chunk(ranks)[rank]  # of this process
+        loss = nn.functional.cross_entropy(model(x[part]), y[part])
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

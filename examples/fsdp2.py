@@ -33,8 +33,8 @@ optimizer = bort.BortA(groups, lr=0.01)  # decoupled: λ is felt as lr·λ, agai
 
 for epoch in range(5):
     for batch in torch.randperm(len(x), device=device).split(64):
-        mine = batch.chunk(ranks)[rank]
-        loss = nn.functional.cross_entropy(model(x[mine]), y[mine])
+        part = batch.chunk(ranks)[rank]  # of this process
+        loss = nn.functional.cross_entropy(model(x[part]), y[part])
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

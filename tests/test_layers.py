@@ -14,36 +14,38 @@ from bort.layers import spectrum
 @given(rows=st.integers(1, 12), columns=st.integers(1, 40), blocks=st.integers(1, 4), seed=st.integers(0, 999))
 def test_small_ones_are_exact(rows, columns, blocks, seed):
     weight = torch.randn(blocks * rows, columns, generator=torch.Generator().manual_seed(seed))
-    found = spectrum(weight, blocks=blocks)
+    measured = spectrum(weight, blocks=blocks)
     values = np.concatenate(
         [np.linalg.svd(block, compute_uv=False) for block in weight.double().view(blocks, rows, -1)]
     )
-    np.testing.assert_allclose([found.smallest, found.largest], [values.min(), values.max()], rtol=1e-6, atol=1e-7)
-    np.testing.assert_allclose(found.residual, penalty.residual(weight, blocks=blocks).item(), rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(
+        [measured.smallest, measured.largest], [values.min(), values.max()], rtol=1e-6, atol=1e-7
+    )
+    np.testing.assert_allclose(measured.residual, penalty.residual(weight, blocks=blocks).item(), rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("shape", [(300, 900), (900, 300), (400, 20, 5, 5)])
 def test_large_ones_nearly(shape):
     """Ritz values lie inside the range, and near its ends."""
     weight = torch.randn(shape, generator=torch.Generator().manual_seed(0)) / 20
-    found = spectrum(weight)
+    measured = spectrum(weight)
     values = np.linalg.svd(weight.flatten(1).double(), compute_uv=False)
-    assert values.min() * (1 - 1e-4) <= found.smallest <= values.min() * 1.03
-    assert values.max() * 0.99 <= found.largest <= values.max() * (1 + 1e-4)
-    np.testing.assert_allclose(found.residual, penalty.residual(weight).item(), rtol=1e-4)
+    assert values.min() * (1 - 1e-4) <= measured.smallest <= values.min() * 1.03
+    assert values.max() * 0.99 <= measured.largest <= values.max() * (1 + 1e-4)
+    np.testing.assert_allclose(measured.residual, penalty.residual(weight).item(), rtol=1e-4)
 
 
 def test_large_and_orthogonal():
     """Where every vector is an eigenvector, the iteration ends at once, without inventing a zero."""
     weight = torch.linalg.qr(torch.randn(500, 300, generator=torch.Generator().manual_seed(0)))[0]
-    found = spectrum(weight)
-    assert found.smallest == pytest.approx(1, abs=1e-4)
-    assert found.largest == pytest.approx(1, abs=1e-4)
+    measured = spectrum(weight)
+    assert measured.smallest == pytest.approx(1, abs=1e-4)
+    assert measured.largest == pytest.approx(1, abs=1e-4)
     assert spectrum(torch.zeros(300, 300)) == (1.0, 0.0, 0.0)
 
 
 def test_transposed_weights():
     weight = torch.randn(6, 10, 3, 3, generator=torch.Generator().manual_seed(0))
     values = np.linalg.svd(weight.flatten(1).T.double(), compute_uv=False)
-    found = spectrum(weight, transposed=True)
-    np.testing.assert_allclose([found.smallest, found.largest], [values.min(), values.max()], rtol=1e-6)
+    measured = spectrum(weight, transposed=True)
+    np.testing.assert_allclose([measured.smallest, measured.largest], [values.min(), values.max()], rtol=1e-6)

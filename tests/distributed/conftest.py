@@ -6,13 +6,13 @@ from tests.distributed.pool import Pool
 @pytest.fixture(scope="session")
 def pools():
     """pools(n): n processes, started when first asked for, and again after a test has broken them."""
-    known = {}
+    started = {}
 
     def pool(size):
-        if size not in known or not known[size].alive:
-            known[size] = Pool(size)
-        return known[size]
+        if size not in started or not started[size].alive:
+            started[size] = Pool(size)
+        return started[size]
 
     yield pool
-    for each in known.values():
-        each.close()
+    for pool_of_size in started.values():
+        pool_of_size.close()

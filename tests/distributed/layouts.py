@@ -21,7 +21,7 @@ def shapes_step(
     shapes,
     placements,
     mesh_shape,
-    optimizer="BortS",
+    optimizer_name="BortS",
     size=0.3,
     dtype="float64",
     steps=3,
@@ -33,12 +33,12 @@ def shapes_step(
     """Weights of any shapes, cut in any way, against the same weights whole: the largest difference after some steps."""
     with routed(route, bucket):
         return _shapes_step(
-            shapes, placements, mesh_shape, optimizer, size, getattr(torch, dtype), steps, seed, settings
+            shapes, placements, mesh_shape, optimizer_name, size, getattr(torch, dtype), steps, seed, settings
         )
 
 
-def _shapes_step(shapes, placements, mesh_shape, optimizer, size, dtype, steps, seed, settings):
-    cls, options = OPTIMIZERS[optimizer]
+def _shapes_step(shapes, placements, mesh_shape, optimizer_name, size, dtype, steps, seed, settings):
+    cls, options = OPTIMIZERS[optimizer_name]
     start = [size * random(seed + i, *shape, dtype=dtype) for i, shape in enumerate(shapes)]
     plain = [nn.Parameter(w.clone()) for w in start]
     sharded = [nn.Parameter(cut(w, placements, mesh_shape)) for w in start]
@@ -48,10 +48,10 @@ def _shapes_step(shapes, placements, mesh_shape, optimizer, size, dtype, steps, 
             p.grad = 0.1 * random(seed + 100 * step + i, *p.shape, dtype=dtype)
             q.grad = cut(p.grad, placements, mesh_shape)
         before = [q.grad for q in sharded]
-        for stepped in pair:
-            stepped.step()
+        for optimizer in pair:
+            optimizer.step()
         assert all(q.grad is grad for q, grad in zip(sharded, before, strict=True)), "the gradient is the user's"
-    expected, residuals = (stepped.residuals() for stepped in pair)
+    expected, residuals = (optimizer.residuals() for optimizer in pair)
     assert residuals.keys() == expected.keys()
     # In bfloat16 SGD itself rounds otherwise on a piece than on the whole: torch's vectorised loops differ from their tails.
     tolerance = 2e-3 if dtype is torch.bfloat16 else 1e-5
@@ -74,21 +74,23 @@ def blocks_step(shapes, blocks, placements):
     return max((whole(q).detach() - p.detach()).abs().max().item() for p, q in zip(plain, sharded, strict=True))
 
 
-def communication(shapes, placements, mesh_shape, route=None, steps=2, optimizer="BortA", dtype="float32", **settings):
+def communication(
+    shapes, placements, mesh_shape, route=None, steps=2, optimizer_name="BortA", dtype="float32", **settings
+):
     """The collectives of one optimizer step: (name, bytes in its buffers) in order, checked against CommDebugMode."""
     with routed(route):
         weights = [
             nn.Parameter(cut(random(0, *s, dtype=getattr(torch, dtype)), placements, mesh_shape)) for s in shapes
         ]
-        cls, options = OPTIMIZERS[optimizer]
-        stepped = cls(weights, **(options | settings))
+        cls, options = OPTIMIZERS[optimizer_name]
+        optimizer = cls(weights, **(options | settings))
         for _ in range(steps):
             for p in weights:
                 p.grad = torch.zeros_like(p)
             with CommDebugMode() as debug:
-                stepped.step()
+                optimizer.step()
             with Traffic() as traffic:
-                stepped.step()
+                optimizer.step()
     assert debug.get_total_counts() == len(traffic.calls), (debug.get_comm_counts(), traffic.calls)
     return traffic.calls
 
@@ -109,8 +111,8 @@ def mixed(route):
             for p, q, way in zip(plain[:4], mixture[:4], ways, strict=False):
                 p.grad = 0.1 * random(7, *p.shape)
                 q.grad = p.grad.clone() if way is None else cut(p.grad, way, (dist.get_world_size(),))
-            for stepped in pair:
-                stepped.step()
+            for optimizer in pair:
+                optimizer.step()
     return max((whole(q).detach() - p.detach()).abs().max().item() for p, q in zip(plain, mixture, strict=True))
 
 
@@ -183,14 +185,14 @@ def matrices_alive(steps):
         params = [
             nn.Parameter(cut(random(i, *shape, dtype=torch.float32), "0", (dist.get_world_size(),))) for i in range(3)
         ]
-        stepped = bort.BortS(params, lr=0.1)
+        optimizer = bort.BortS(params, lr=0.1)
         for _ in range(steps):
             for p in params:
                 p.grad = torch.zeros_like(p)
-            stepped.step()
+            optimizer.step()
     gc.collect()
-    alive = [each for each in gc.get_objects() if isinstance(each, torch.Tensor) and not isinstance(each, DTensor)]
-    return sum(tuple(tensor.shape) in (shape, (1, *shape)) for tensor in alive)
+    tensors = [thing for thing in gc.get_objects() if isinstance(thing, torch.Tensor)]
+    return sum(tuple(t.shape) in (shape, (1, *shape)) for t in tensors if not isinstance(t, DTensor))
 
 
 def without_triton():

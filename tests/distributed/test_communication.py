@@ -30,9 +30,9 @@ def test_wide_weights_gathered_once_and_their_norms(pools, ranks):
 def test_owners_two_exchanges_and_every_element_once_each_way(pools, ranks):
     shapes = TALL + WIDE
     calls = pools(ranks).run("communication", shapes=shapes, placements="0", mesh_shape=(ranks,), route="own")
-    assert all([name for name, _ in each] == ["alltoall_base", "alltoall_base"] for each in calls)
+    assert all([name for name, _ in of_rank] == ["alltoall_base", "alltoall_base"] for of_rank in calls)
     elements = sum(m * n for m, n in shapes)
-    there, back = (sum(each[turn][1] for each in calls) for turn in (0, 1))
+    there, back = (sum(of_rank[call][1] for of_rank in calls) for call in (0, 1))
     assert there == 2 * 4 * elements  # sent by one, received by one
     assert back == 2 * 4 * (elements + ranks * len(shapes))  # and each weight's residual to each rank
 

@@ -31,7 +31,7 @@ def cases(draw):
         "placements": placements,
         "mesh_shape": mesh_shape,
         "route": draw(st.sampled_from(["own", "share", None])),
-        "optimizer": draw(st.sampled_from(["BortS", "BortA"])),
+        "optimizer_name": draw(st.sampled_from(["BortS", "BortA"])),
         "decoupled": draw(st.booleans()),
         "size": draw(st.sampled_from([0.1, 3.0])),  # with 3 the stability guard has to act
         "scale": draw(st.sampled_from([1.0, 0.5, "adaptive"])),
@@ -55,7 +55,13 @@ def test_any_shape_cut_in_any_way(pools, case):
 def test_other_dtypes(pools, dtype, route, optimizer):
     shapes = [(17, 6), (6, 17), (9, 9), (1, 5), (8, 3, 3, 3)]
     off = pools(4).run(
-        "shapes_step", shapes=shapes, placements="0", mesh_shape=(4,), dtype=dtype, route=route, optimizer=optimizer
+        "shapes_step",
+        shapes=shapes,
+        placements="0",
+        mesh_shape=(4,),
+        dtype=dtype,
+        route=route,
+        optimizer_name=optimizer,
     )
     assert max(off) < (1e-5 if dtype == "float32" else 2e-2)
 

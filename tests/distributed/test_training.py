@@ -9,12 +9,13 @@ OPTIMIZERS = ["BortS", "BortA", "BortL"]
 
 
 def layouts(ranks, model, optimizer):
-    found = ["ddp", "ddp shard", "fsdp"]
+    """Those to try for a model and an optimizer: the rarer ones once."""
+    names = ["ddp", "ddp shard", "fsdp"]
     if optimizer == "BortS":
-        found += ["fsdp columns", "fsdp offload"] + (["hsdp"] if ranks == 4 else [])
+        names += ["fsdp columns", "fsdp offload"] + (["hsdp"] if ranks == 4 else [])
     if ranks == 4 and model == "vit block" and optimizer != "BortL":
-        found.append("fsdp x tp")
-    return found
+        names.append("fsdp x tp")
+    return names
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
@@ -22,7 +23,7 @@ def layouts(ranks, model, optimizer):
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_ten_steps_are_those_of_one_process(pools, ranks, model, optimizer):
     for layout in layouts(ranks, model, optimizer):
-        for weights, residuals in pools(ranks).run("train", name=model, optimizer=optimizer, layout=layout):
+        for weights, residuals in pools(ranks).run("train", name=model, optimizer_name=optimizer, layout=layout):
             assert weights < 1e-10, layout
             assert residuals < 1e-6, layout
 
@@ -34,7 +35,7 @@ def test_ten_steps_in_float32(pools, model, optimizer):
     settings = {} if optimizer == "BortS" else {"eps": 1e-3}
     for layout in ("ddp", "fsdp"):
         for weights, residuals in pools(2).run(
-            "train", name=model, optimizer=optimizer, layout=layout, dtype="float32", **settings
+            "train", name=model, optimizer_name=optimizer, layout=layout, dtype="float32", **settings
         ):
             assert weights < 1e-5, layout
             assert residuals < 1e-5, layout
@@ -43,7 +44,7 @@ def test_ten_steps_in_float32(pools, model, optimizer):
 def test_lamb_over_two_meshes_without_its_global_clipping(pools):
     """timm's LAMB stacks the norms of all gradients, which DTensors of different meshes cannot be; max_grad_norm=None."""
     for weights, _ in pools(4).run(
-        "train", name="vit block", optimizer="BortL", layout="fsdp x tp", max_grad_norm=None
+        "train", name="vit block", optimizer_name="BortL", layout="fsdp x tp", max_grad_norm=None
     ):
         assert weights < 1e-10
 
@@ -61,10 +62,15 @@ PRACTICES = {
 @pytest.mark.parametrize("optimizer", ["BortS", "BortA"])
 @pytest.mark.parametrize("layout", ["ddp", "fsdp"])
 def test_practices(pools, practice, optimizer, layout):
-    found = pools(2).run(
-        "train", name="lenet", optimizer=optimizer, layout=layout, steps=4, practice=tuple(PRACTICES[practice].items())
+    differences = pools(2).run(
+        "train",
+        name="lenet",
+        optimizer_name=optimizer,
+        layout=layout,
+        steps=4,
+        practice=tuple(PRACTICES[practice].items()),
     )
-    for weights, residuals in found:
+    for weights, residuals in differences:
         assert weights < 1e-10
         assert residuals < 1e-6
 
@@ -75,7 +81,7 @@ def test_practices(pools, practice, optimizer, layout):
 def test_mixed_precision(pools, layout, practice):
     """bfloat16 in the network: the penalty itself stays exact, so the residuals hardly differ."""
     for weights, residuals in pools(2).run(
-        "train", name="lenet", optimizer="BortS", layout=layout, dtype="float32", steps=4, practice=practice
+        "train", name="lenet", optimizer_name="BortS", layout=layout, dtype="float32", steps=4, practice=practice
     ):
         assert weights < 1e-3
         assert residuals < 1e-4
@@ -83,7 +89,13 @@ def test_mixed_precision(pools, layout, practice):
 
 @pytest.mark.parametrize("optimizer", ["BortS", "BortA"])
 def test_a_checkpoint_of_four_ranks_goes_on_with_two_and_one(pools, tmp_path, optimizer):
-    arguments = {"path": str(tmp_path / "checkpoint"), "name": "lenet", "optimizer": optimizer, "steps": 3, "every": 2}
+    arguments = {
+        "path": str(tmp_path / "checkpoint"),
+        "name": "lenet",
+        "optimizer_name": optimizer,
+        "steps": 3,
+        "every": 2,
+    }
     pools(4).run("save", **arguments)
     assert max(pools(2).run("load_and_go_on", **arguments)) < 1e-10
     assert max(pools(1).run("load_and_go_on", **arguments)) < 1e-10

@@ -80,24 +80,35 @@ def optimizer_of(net, name, **settings):
 
 
 def fit(
-    net, each, name, dtype, steps, part=(0, 1), *, accumulate=1, clip=None, scaled=False, overflow=None, autocast=False
+    net,
+    optimizer,
+    name,
+    dtype,
+    steps,
+    part=(0, 1),
+    *,
+    accumulate=1,
+    clip=None,
+    scaled=False,
+    overflow=None,
+    autocast=False,
 ):
     """The loop of all trainings here, on this process's part of the data."""
     place, places = part
     scaler = torch.amp.GradScaler("cpu", init_scale=1024.0, enabled=scaled)
     for step in range(steps):
-        each.zero_grad()
-        for turn in range(accumulate):
-            last = turn == accumulate - 1
-            x = batch(name, accumulate * step + turn, dtype).chunk(places)[place]
+        optimizer.zero_grad()
+        for micro_batch in range(accumulate):
+            last = micro_batch == accumulate - 1
+            x = batch(name, accumulate * step + micro_batch, dtype).chunk(places)[place]
             if step == overflow and place == 0:
                 x = x * 1e200
             with synchronised(net, last), torch.autocast("cpu", torch.bfloat16, enabled=autocast):
                 scaler.scale(loss_of(net, x) / accumulate).backward()
         if clip is not None:
-            scaler.unscale_(each)
+            scaler.unscale_(optimizer)
             nn.utils.clip_grad_norm_(net.parameters(), clip)
-        scaler.step(each)
+        scaler.step(optimizer)
         scaler.update()
 
 
@@ -113,12 +124,12 @@ def synchronised(net, wanted):
         yield
 
 
-def alone(name, optimizer, dtype, steps, practice, settings):
+def alone(name, optimizer_name, dtype, steps, practice, settings):
     """One process, all the data."""
     net = model(name, dtype)
-    each = optimizer_of(net, optimizer, **settings)
-    fit(net, each, name, dtype, steps, **practice)
-    return {key: p.detach() for key, p in net.named_parameters()}, each.residuals()
+    optimizer = optimizer_of(net, optimizer_name, **settings)
+    fit(net, optimizer, name, dtype, steps, **practice)
+    return {key: p.detach() for key, p in net.named_parameters()}, optimizer.residuals()
 
 
 def wrap(net, layout):
@@ -148,55 +159,55 @@ def wrap(net, layout):
     return net, (rank, ranks)
 
 
-def train(name, optimizer, layout, dtype="float64", steps=10, practice=(), **settings):
+def train(name, optimizer_name, layout, dtype="float64", steps=10, practice=(), **settings):
     """Steps under a layout against one process: the largest difference of weights, and of residuals."""
     dtype, practice = getattr(torch, dtype), dict(practice)
-    expected, expected_residuals = alone(name, optimizer, dtype, steps, practice, settings)
+    expected, expected_residuals = alone(name, optimizer_name, dtype, steps, practice, settings)
     net, part = wrap(model(name, dtype), layout)
-    each = optimizer_of(net, optimizer, shard=layout == "ddp shard", **settings)
-    fit(net, each, name, dtype, steps, part, **practice)
-    found = {key.removeprefix("module."): whole(p).detach() for key, p in net.named_parameters()}
-    residuals = each.residuals()
-    assert found.keys() == expected.keys()
-    off = max((found[key] - expected[key]).abs().max().item() for key in found)
+    optimizer = optimizer_of(net, optimizer_name, shard=layout == "ddp shard", **settings)
+    fit(net, optimizer, name, dtype, steps, part, **practice)
+    weights = {key.removeprefix("module."): whole(p).detach() for key, p in net.named_parameters()}
+    residuals = optimizer.residuals()
+    assert weights.keys() == expected.keys()
+    off = max((weights[key] - expected[key]).abs().max().item() for key in weights)
     values = zip(residuals.values(), expected_residuals.values(), strict=True)
     return off, max(abs(a - b) for a, b in values)
 
 
-def save(path, name, optimizer, steps, **settings):
+def save(path, name, optimizer_name, steps, **settings):
     net, part = wrap(model(name, torch.float64), "fsdp")
-    each = optimizer_of(net, optimizer, **settings)
-    fit(net, each, name, torch.float64, steps, part)
-    state = dict(zip(("model", "optimizer"), get_state_dict(net, each), strict=True))
+    optimizer = optimizer_of(net, optimizer_name, **settings)
+    fit(net, optimizer, name, torch.float64, steps, part)
+    state = dict(zip(("model", "optimizer"), get_state_dict(net, optimizer), strict=True))
     dcp.save(state, checkpoint_id=path)
 
 
-def load_and_go_on(path, name, optimizer, steps, layout="fsdp", **settings):
+def load_and_go_on(path, name, optimizer_name, steps, layout="fsdp", **settings):
     """The weights one step after a checkpoint, and after as many steps in one process."""
     net = model(name, torch.float64)
     part = (0, 1)
     if layout == "fsdp":
         net, part = wrap(net, layout)
-    each = optimizer_of(net, optimizer, **settings)
-    state = dict(zip(("model", "optimizer"), get_state_dict(net, each), strict=True))
+    optimizer = optimizer_of(net, optimizer_name, **settings)
+    state = dict(zip(("model", "optimizer"), get_state_dict(net, optimizer), strict=True))
     dcp.load(state, checkpoint_id=path)
-    set_state_dict(net, each, model_state_dict=state["model"], optim_state_dict=state["optimizer"])
+    set_state_dict(net, optimizer, model_state_dict=state["model"], optim_state_dict=state["optimizer"])
     x = batch(name, steps, torch.float64)
-    each.zero_grad()
+    optimizer.zero_grad()
     loss_of(net, x.chunk(part[1])[part[0]]).backward()
-    each.step()
-    expected, residuals = alone(name, optimizer, torch.float64, steps + 1, {}, settings)
-    for found, value in zip(each.residuals().values(), residuals.values(), strict=True):
-        assert abs(found - value) < 1e-6
+    optimizer.step()
+    expected, residuals = alone(name, optimizer_name, torch.float64, steps + 1, {}, settings)
+    for residual, value in zip(optimizer.residuals().values(), residuals.values(), strict=True):
+        assert abs(residual - value) < 1e-6
     return max((whole(p).detach() - expected[key]).abs().max().item() for key, p in net.named_parameters())
 
 
 def zero_redundancy():
     """torch's own sharded optimizer states, around a Bort optimizer: against one process."""
     net = nn.parallel.DistributedDataParallel(model("lenet", torch.float64))
-    each = ZeroRedundancyOptimizer(net.parameters(), bort.BortS, lr=0.05, momentum=0.9, constraint=0.3)
+    optimizer = ZeroRedundancyOptimizer(net.parameters(), bort.BortS, lr=0.05, momentum=0.9, constraint=0.3)
     other = model("lenet", torch.float64)
     reference = bort.BortS(other.parameters(), lr=0.05, momentum=0.9, constraint=0.3)
-    fit(net, each, "lenet", torch.float64, 3, (dist.get_rank(), dist.get_world_size()))
+    fit(net, optimizer, "lenet", torch.float64, 3, (dist.get_rank(), dist.get_world_size()))
     fit(other, reference, "lenet", torch.float64, 3)
     return max((p - q).abs().max().item() for p, q in zip(net.parameters(), other.parameters(), strict=True))

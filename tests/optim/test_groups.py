@@ -31,8 +31,8 @@ def decisions(model, **options):
 
 
 def test_every_kind_of_parameter_gets_its_reason():
-    found = {name: (d.constrained, d.reason) for name, d in decisions(Everything()).items()}
-    assert found == {
+    reasons = {name: (d.constrained, d.reason) for name, d in decisions(Everything()).items()}
+    assert reasons == {
         "position": (False, "not a known linear map: position of Everything"),
         "embed.weight": (False, "embedding: a look-up, not a linear map of its input"),
         "conv.weight": (True, "convolution"),
@@ -134,10 +134,10 @@ def test_parametrized_weights_are_not_mistaken_for_the_matrix():
 
 
 def test_exclude_takes_shell_patterns():
-    found = decisions(Everything(), exclude=("conv.*", "attention.*", "head.weight"))
-    assert found["conv.weight"].reason == "excluded by 'conv.*'"
-    assert found["attention.in_proj_weight"].reason == "excluded by 'attention.*'"
-    assert found["linear.weight"].constrained
+    by_name = decisions(Everything(), exclude=("conv.*", "attention.*", "head.weight"))
+    assert by_name["conv.weight"].reason == "excluded by 'conv.*'"
+    assert by_name["attention.in_proj_weight"].reason == "excluded by 'attention.*'"
+    assert by_name["linear.weight"].constrained
 
 
 def test_exclude_can_be_one_pattern_and_looks_through_wrappers():
@@ -145,9 +145,9 @@ def test_exclude_can_be_one_pattern_and_looks_through_wrappers():
     model.module = nn.Module()
     model.module.head = nn.Linear(3, 2)
     model.module.body = nn.Linear(3, 3)
-    found = decisions(model, exclude="head.*")
-    assert found["module.head.weight"].reason == "excluded by 'head.*'"
-    assert found["module.body.weight"].constrained
+    by_name = decisions(model, exclude="head.*")
+    assert by_name["module.head.weight"].reason == "excluded by 'head.*'"
+    assert by_name["module.body.weight"].constrained
 
 
 def test_a_pattern_that_matches_nothing_is_announced():
