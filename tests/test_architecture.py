@@ -12,8 +12,6 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-import pytest
-
 SOURCE = Path(__file__).parents[1] / "src" / "bort"
 
 ORDER = (
@@ -36,6 +34,7 @@ ORDER = (
 ROOT = ("__init__", "__main__")  # the package itself, which only names its parts, and `python -m bort`
 
 
+@cache
 def modules() -> dict[str, Path]:
     paths = {".".join(path.relative_to(SOURCE.parent).with_suffix("").parts): path for path in SOURCE.rglob("*.py")}
     return {name.removesuffix(".__init__"): path for name, path in paths.items()}
@@ -108,39 +107,60 @@ def owner(module: str) -> str | None:
     return None
 
 
-@pytest.mark.parametrize("module", modules())
-def test_private_modules_and_names_stay_inside_their_package(module: str) -> None:
-    path = modules()[module]
-    inside = module if path.name == "__init__.py" else module.rpartition(".")[0]
-    for target, name, line in (*targets(path), *attributes(path)):
-        home = owner(target)
-        assert home is None or inside == home or inside.startswith(f"{home}."), f"{path}:{line} reaches into {target}"
-        if is_private(name):
+def test_private_modules_and_names_stay_inside_their_package() -> None:
+    violations = []
+    for module, path in modules().items():
+        inside = module if path.name == "__init__.py" else module.rpartition(".")[0]
+        for target, name, line in (*targets(path), *attributes(path)):
+            home = owner(target)
+            if home is not None and inside != home and not inside.startswith(f"{home}."):
+                violations.append(f"{path}:{line} reaches into {target}")
             there = target if modules()[target].name == "__init__.py" else target.rpartition(".")[0]
-            assert target == module or inside == there, f"{path}:{line} uses {target}.{name}"
+            if is_private(name) and target != module and inside != there:
+                violations.append(f"{path}:{line} uses {target}.{name}")
+    assert violations == []
 
 
-@pytest.mark.parametrize("module", modules())
-def test_across_packages_only_public_names_are_used(module: str) -> None:
-    path = modules()[module]
-    for target, name, line in (*targets(path), *attributes(path)):
-        if not name or package(target) in (package(module), "__init__") or is_private(package(target)):
-            continue
-        assert name in public(target), f"{path}:{line}: {name} is not in {target}.__all__"
+def test_across_packages_only_public_names_are_used() -> None:
+    violations = []
+    for module, path in modules().items():
+        for target, name, line in (*targets(path), *attributes(path)):
+            if not name or package(target) in (package(module), "__init__") or is_private(package(target)):
+                continue
+            if name not in public(target):
+                violations.append(f"{path}:{line}: {name} is not in {target}.__all__")
+    assert violations == []
 
 
-@pytest.mark.parametrize("module", modules())
-def test_imports_go_one_way(module: str) -> None:
-    path = modules()[module]
-    here = package(module)
-    if here in ROOT:
-        return
-    for target, name, line in targets(path):
-        there = package(target)
-        if there == "__init__":
-            assert name in ("", "__version__"), f"{path}:{line}: import {name} from its own package"
-        elif there != here:
-            assert ORDER.index(there) < ORDER.index(here), f"{path}:{line}: {here} is below {there}, and imports it"
+def test_imports_go_one_way() -> None:
+    violations = []
+    for module, path in modules().items():
+        here = package(module)
+        for target, name, line in targets(path) if here not in ROOT else ():
+            there = package(target)
+            if there == "__init__":
+                if name not in ("", "__version__"):
+                    violations.append(f"{path}:{line}: {name} from bort itself, instead of from where it is defined")
+            elif there != here and ORDER.index(there) > ORDER.index(here):
+                violations.append(f"{path}:{line}: {here} comes before {there} and imports it")
+    assert violations == []
+
+
+def test_the_rules_notice_a_violation(tmp_path: Path) -> None:
+    """What the tests above are made of, on a file that breaks each rule."""
+    bad = tmp_path / "bad.py"
+    bad.write_text(
+        "from bort import explain\n"
+        "def f():\n"
+        "    from bort.optim._spec import PenaltySpec\n"
+        "    import bort.cli\n"
+        "    return explain._registry\n"
+    )
+    assert [target for target, _, _ in targets(bad)] == ["bort.explain", "bort.optim._spec", "bort.cli"]
+    assert owner("bort.optim._spec") == "bort.optim"
+    assert owner("bort.optim.kernels._run") == "bort.optim.kernels"
+    assert owner("bort.layers") is None
+    assert [(target, name) for target, name, _ in attributes(bad)] == [("bort.explain", "_registry")]
 
 
 def test_every_module_has_its_place() -> None:

@@ -32,7 +32,21 @@ Scale: TypeAlias = float | Literal["adaptive"]
 
 MODES: Final[tuple[str, ...]] = get_args(Mode)
 
-__all__ = ["MODES", "Mode", "Scale", "gradient", "matrices", "residual", "value"]
+__all__ = [
+    "MODES",
+    "Mode",
+    "Scale",
+    "defect",
+    "distance",
+    "gradient",
+    "is_l1",
+    "is_tall",
+    "matrices",
+    "pull",
+    "residual",
+    "target",
+    "value",
+]
 
 
 def value(
