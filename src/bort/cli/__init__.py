@@ -6,17 +6,19 @@ import io
 import sys
 from typing import Any
 
+__all__ = ["main"]
+
 
 def main() -> None:
     """The `bort` command."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # λ and σ on a terminal without them
+            stream.reconfigure(errors="replace")  # a terminal without λ and σ shows question marks
     try:
         import tyro
     except ImportError:
         sys.exit('The bort command needs a few more packages: pip install "bort[vision]"')
-    if sys.argv[1:2] == ["train"]:  # its options depend on the recipe named first
+    if sys.argv[1:2] == ["train"]:  # its options depend on the recipe, which is its first argument
         from bort.cli.train import train
 
         train(sys.argv[2:])

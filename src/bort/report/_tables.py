@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from html import escape
+from typing import Literal
 
 from bort.measure import COLUMNS, SCORES
 from bort.report._measured import Measured
@@ -15,23 +16,24 @@ def table(
     caption: str,
     *,
     numbers: Sequence[int] = (),
-    wrap: bool = False,
+    kind: Literal["", "wrap", "dense"] = "",
 ) -> str:
-    """The columns in ``numbers`` are right-aligned. The first cell of a row is its header."""
+    """The columns in ``numbers`` are right-aligned. The first cell of a row is its header. ``kind`` is "wrap" for long texts,
+    "dense" for many columns."""
 
     def line(row: Sequence[str], *, is_header: bool) -> str:
         cells = []
         for column, text in enumerate(row):
-            kind = ' class="number"' if column in numbers else ""
+            align = ' class="number"' if column in numbers else ""
             name = "th" if is_header or column == 0 else "td"
             scope = ' scope="col"' if is_header else ' scope="row"' if column == 0 else ""
-            cells.append(f"<{name}{scope}{kind}>{escape(text)}</{name}>")
+            cells.append(f"<{name}{scope}{align}>{escape(text)}</{name}>")
         return f"<tr>{''.join(cells)}</tr>"
 
-    kind = ' class="wrap"' if wrap else ""
+    class_ = f' class="{kind}"' if kind else ""
     body = "\n".join(line(row, is_header=False) for row in rows)
     return (
-        f'<div class="wide" tabindex="0" role="region" aria-label="{escape(caption)}"><table{kind}>\n'
+        f'<div class="wide" tabindex="0" role="region" aria-label="{escape(caption)}"><table{class_}>\n'
         f"<thead>{line(header, is_header=True)}</thead>\n<tbody>\n{body}\n</tbody></table></div>"
     )
 
@@ -40,7 +42,7 @@ def facts(subjects: list[Measured]) -> str:
     """What was trained and how: a row a fact, a column a subject, "–" where a subject lacks one."""
     every = [measured.subject.facts for measured in subjects]
     rows = [(label, *(known.get(label, "–") for known in every)) for label in _merged([list(known) for known in every])]
-    return table(("", *(s.name for s in subjects)), rows, "What was trained and how", wrap=True)
+    return table(("", *(s.name for s in subjects)), rows, "What was trained and how", kind="wrap")
 
 
 def _merged(lists: list[list[str]]) -> list[str]:
@@ -58,7 +60,7 @@ def _merged(lists: list[list[str]]) -> list[str]:
 def audit(subject: Measured) -> str:
     rows = [[column.show(layer) for column in COLUMNS] for layer in subject.audit]
     numbers = [place for place, column in enumerate(COLUMNS) if column.is_number]
-    return table([column.title for column in COLUMNS], rows, f"Audit of {subject.name}", numbers=numbers)
+    return table([column.title for column in COLUMNS], rows, f"Audit of {subject.name}", numbers=numbers, kind="dense")
 
 
 def deletion(subjects: list[Measured], methods: list[str]) -> str:
