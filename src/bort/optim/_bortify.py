@@ -13,11 +13,12 @@ from torch.optim import SGD, Optimizer
 from bort.optim._bort import Bort
 from bort.optim._settings import SETTINGS
 
-_WRITERS = ("timm.optim.lamb", "timm.optim.nvnovograd")  # they scale the gradients in place
+_WRITERS = ("timm.optim.lamb", "timm.optim.nvnovograd")  # modules whose optimizers scale gradients in place
 
 
 class _BortClass(type):
-    """The type of the classes made here, so that pickle can be told how to find one: as bortify of its base, by name."""
+    """The metaclass of the classes made here. Pickle looks for a class in its module, where most of these are not;
+    for a metaclass it can be given a function (`_reduce`), which says: bortify of the base class."""
 
     base: type[Optimizer]
 
@@ -32,14 +33,14 @@ def bortify(cls: type[Optimizer]) -> type[Any]:
     Args:
         constraint: λ, the weight of the penalty; 0 switches it off.
         decoupled: apply the penalty to the weight, as AdamW does weight decay, rather than add it to the gradient.
-            Default: False for SGD, whose step is proportional to the gradient; True for all others.
+            Default: False for SGD and its subclasses, whose steps are proportional to the gradient; True for all others.
         every: apply every·λ at each every-th step, at 1/every of the cost.
         scale: s of the target WᵀW = s·I, or "adaptive": (mean row norm)².
         mode: "full" (the paper), "rows" or "columns" (norms only), each also as "l1-…".
         precision: of the penalty's products on a GPU, in the words of torch.set_float32_matmul_precision: "highest" is
             float32; "high", the default, keeps the penalty within 1%; "medium" drops what short rows need for that.
-        shard: under DistributedDataParallel, let each rank compute its share of the penalties and exchange them, if a
-            trial in the first steps finds that faster. Weights that are DTensors (FSDP2) are always shared.
+        shard: under DistributedDataParallel, let each rank compute some of the penalties and exchange them, if a trial
+            in the first steps finds that faster. Those of DTensors (FSDP2) are always computed by all ranks together.
 
     A group may also have ``blocks`` and ``transposed`` (see :func:`bort.penalty.matrices`); :func:`bort.param_groups`
     sets them from the modules. The same base always gives the same class, and a Bort class is returned as it is.
@@ -80,8 +81,8 @@ def _name(cls: type[Optimizer]) -> str:
 
 
 def _without_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
-    # torch wraps the step of a class in its hooks when the first instance is made. Ours is wrapped too: calling the
-    # wrapped one from it would run every hook twice.
+    # torch wraps the step of a class in its hooks when the first instance is made. It wraps Bort's step too, so a base step
+    # that is still wrapped would run every hook a second time.
     unwrapped: Callable[..., Any] = inspect.unwrap(step, stop=lambda f: not getattr(f, "hooked", False))
     return unwrapped
 

@@ -1,4 +1,4 @@
-"""Which weights are constrained, and why: one decision per parameter, one table to read them in."""
+"""Which weights of a model are constrained, and why: a decision for each parameter, and a table of all decisions."""
 
 from __future__ import annotations
 
@@ -75,8 +75,8 @@ def param_groups(
         constraint: λ of the constrained weights.
         weight_decay: for weights of two or more dimensions; biases, norms and one-dimensional parameters get none. The
             groups carry it and ``constraint`` themselves, so the optimizer's own arguments of these names do not apply.
-        exclude: patterns of parameter names to leave unconstrained; the classifier's, as a rule. Prefixes that
-            torch.compile and DDP put before the names do not count.
+        exclude: patterns of parameter names to leave unconstrained, usually those of the classifier. Prefixes that
+            torch.compile and DDP put before the names are ignored.
         qkv: a fused query-key-value projection is one matrix ("whole") or three ("split").
 
     Returns:
@@ -114,27 +114,27 @@ def _decide(name: str, p: Tensor, module: nn.Module, exclude: Sequence[str], qkv
         raise ValueError(f"parameter {name!r} has no shape yet: run one batch through the lazy model first")
     shape, leaf = tuple(p.shape), name.rpartition(".")[2]
 
-    def out(reason: str, *, decayed: bool = p.ndim >= 2) -> Decision:
+    def unconstrained(reason: str, *, decayed: bool = p.ndim >= 2) -> Decision:
         return Decision(name, shape, False, reason, decayed=decayed and p.requires_grad, trained=p.requires_grad)
 
     if not p.requires_grad:
-        return out("frozen")
+        return unconstrained("frozen")
     if p.ndim < 2:
-        return out("bias" if "bias" in leaf else f"{p.ndim}-dimensional", decayed=False)
+        return unconstrained("bias" if "bias" in leaf else f"{p.ndim}-dimensional", decayed=False)
     if not p.is_floating_point():
-        return out(f"{p.dtype}: the constraint is for real weights")
+        return unconstrained(f"{p.dtype}: the constraint is for real weights")
     pattern = next((pattern for pattern in exclude if _matches(name, pattern)), None)
     if pattern is not None:
-        return out(f"excluded by {pattern!r}")
+        return unconstrained(f"excluded by {pattern!r}")
     if isinstance(module, (nn.Embedding, nn.EmbeddingBag)):
-        return out("embedding: a look-up, not a linear map of its input")
+        return unconstrained("embedding: a look-up, not a linear map of its input")
     if isinstance(module, _NORMS):
-        return out("norm", decayed=False)
+        return unconstrained("norm", decayed=False)
     if "bias" in leaf:
-        return out("bias", decayed=False)
+        return unconstrained("bias", decayed=False)
     linear = linear_map(name, p, module, split_qkv=qkv == "split")
     if linear is None:
-        return out(f"not a known linear map: {leaf} of {type(module).__name__}")
+        return unconstrained(f"not a known linear map: {leaf} of {type(module).__name__}")
     return Decision(name, shape, True, linear.kind, linear.blocks, linear.transposed, decayed=True)
 
 
