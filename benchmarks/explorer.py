@@ -3,9 +3,9 @@
     python benchmarks/explorer.py [RUN AGAINST] [--repeats 5] [--clicks 12] --out FILE.json
 
 Each repeat starts `bort serve RUN --against AGAINST` anew and opens it in a fresh Chromium tab with nothing in its cache, so
-that every first view is a server's first; then it clicks on channels that nobody has asked for before. A click counts from
+that every first view is a server's first; then it clicks on channels that have not been computed before. A click counts from
 the press of the button, by the page's own clock, to the frame after the one in which the picture is there. The API's answers
-for other such channels, over one connection that is kept, say how much of that is the network's work.
+for other such channels, over one connection that is kept open, say how much of that is the network's work.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from bort._table import table
 
 START, VIEW, CLICK, ANSWER = "command to address", "address to first view", "click to picture", "API, channel.png"
 TARGETS = {VIEW: 2.0, CLICK: 0.150}
-PATIENCE = 60  # seconds for anything at all
+PATIENCE = 60  # seconds after which anything counts as failed
 FLAGS = ("--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync")
 
 # Put on a button before it is clicked: `window.drawn` will be the milliseconds from its press until its picture is drawn.
@@ -70,7 +70,7 @@ def serving(run: Path, against: Path) -> Iterator[tuple[str, float]]:
 
 
 def visit(browser: Browser, address: str, clicks: int) -> dict[str, list[float]]:
-    """One first view, some clicks, and as many questions to the API, the two runs in turn."""
+    """Seconds of one first view, of some clicks, and of as many requests to the API, the two runs in turn."""
     context = browser.new_context(viewport={"width": 1440, "height": 900})
     context.set_default_timeout(PATIENCE * 1000)
     page = context.new_page()
@@ -106,13 +106,13 @@ def measure(run: Path, against: Path, repeats: int, clicks: int) -> dict[str, li
     chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
-        browser.new_page().close()  # its own start is nobody's view
+        browser.new_page().close()  # the browser's own start is not measured
         for number in range(repeats):
             with serving(run, against) as (address, seconds):
                 times[START].append(seconds)
-                for what, found in visit(browser, address, clicks).items():
-                    times[what] += found
-            worst = ", ".join(f"{what} {max(found):.3f} s" for what, found in times.items())
+                for what, seconds_of_a_visit in visit(browser, address, clicks).items():
+                    times[what] += seconds_of_a_visit
+            worst = ", ".join(f"{what} {max(measured):.3f} s" for what, measured in times.items())
             print(f"{number + 1} of {repeats}; worst so far: {worst}", flush=True)
         browser.close()
     return times
@@ -131,12 +131,12 @@ def main() -> None:
     rows: list[dict[str, Any]] = [
         {
             "what": what,
-            "median_s": statistics.median(found),
-            "worst_s": max(found),
+            "median_s": statistics.median(measured),
+            "worst_s": max(measured),
             "target_s": TARGETS.get(what),
-            "all_s": [round(each, 4) for each in found],
+            "all_s": [round(seconds, 4) for seconds in measured],
         }
-        for what, found in times.items()
+        for what, measured in times.items()
     ]
     command = f"python benchmarks/explorer.py --repeats {arguments.repeats} --clicks {arguments.clicks}"
     facts = {"rows": rows, "runs": [str(run) for run in arguments.runs], "command": command, **describe(0)}
