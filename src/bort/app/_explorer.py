@@ -123,9 +123,9 @@ class Explorer:
         return "" if x is None else self._results(("top", run), lambda: explain.top_layer(subject.model, x))
 
     def channel_count(self, run: str, layer: str) -> int:
-        for each in self.layers(run):
-            if each["name"] == layer:
-                return int(each["channels"])
+        for info in self.layers(run):
+            if info["name"] == layer:
+                return int(info["channels"])
         raise Unknown(f"{run} has no layer {layer!r} with a map.")
 
     def subject(self, run: str) -> Subject:
@@ -247,14 +247,14 @@ class Explorer:
         the network says of it."""
         model, view, k = self.subject(run).model, self.view(run), k or self._default_k(run, target, layer)
         with self.lock:
-            made = invert.synthesize(model, self.image(run, source), self.image(run, target), layer, k, path=path)
-        return picture(view.pixels(made.images)[0]), {
-            "image": view.name(int(made.image_verdicts[0])),
-            "map": view.name(int(made.map_verdicts[0])),
-            "source": view.name(int(made.source_classes[0])),
-            "target": view.name(int(made.target_classes[0])),
-            "like_source": made.source_similarity[0].item(),
-            "like_target": made.target_similarity[0].item(),
+            synthesis = invert.synthesize(model, self.image(run, source), self.image(run, target), layer, k, path=path)
+        return picture(view.pixels(synthesis.images)[0]), {
+            "image": view.name(int(synthesis.image_verdicts[0])),
+            "map": view.name(int(synthesis.map_verdicts[0])),
+            "source": view.name(int(synthesis.source_classes[0])),
+            "target": view.name(int(synthesis.target_classes[0])),
+            "like_source": synthesis.source_similarity[0].item(),
+            "like_target": synthesis.target_similarity[0].item(),
         }
 
     # --- shared by the questions above

@@ -103,12 +103,12 @@ def _evidence(explorer: Explorer, state: PageState, own: RunState, export: RunEx
 
 
 def _transplant(explorer: Explorer, state: PageState, own: RunState, export: RunExport) -> None:
-    made, facts = explorer.transplant(own.run, state.image, state.other, own.layer, own.k, state.path)
+    image, facts = explorer.transplant(own.run, state.image, state.other, own.layer, own.k, state.path)
     verdict = f"made: the image is “{facts['image']}”, the map “{facts['map']}”"
     export.pictures += [
         ExportedPicture("source", f"source: “{facts['source']}”", explorer.input(state.image)),
         ExportedPicture("target", f"target: “{facts['target']}”", explorer.input(state.other)),
-        ExportedPicture("made", verdict, made),
+        ExportedPicture("made", verdict, image),
     ]
     export.facts |= facts | {"layer": own.layer, "features": own.k}
 

@@ -55,7 +55,7 @@ class PageState:
         """For one of the runs. A layer that it does not have becomes its top layer, and counts are cut to its channels."""
         run = list(explorer.subjects)[number]
         top = explorer.top(run)
-        layer = self.layer if self.layer in [each["name"] for each in explorer.layers(run)] else top
+        layer = self.layer if self.layer in [info["name"] for info in explorer.layers(run)] else top
         chosen_in, _, channel = self.channel.partition(".")
         edits = self.edits.split(";")  # one part a run
         return RunState(
@@ -97,7 +97,7 @@ def page_defaults() -> dict[str, Any]:
     hints = get_type_hints(PageState)
     choices = {name: list(get_args(hint)) for name, hint in hints.items() if get_origin(hint) is Literal}
     choices |= {name: ["0", "1"] for name, hint in hints.items() if hint is bool}
-    return {"state": {each.name: _text(each.default) for each in fields(PageState)}, "choices": choices}
+    return {"state": {field.name: _text(field.default) for field in fields(PageState)}, "choices": choices}
 
 
 def _text(value: Any) -> str:

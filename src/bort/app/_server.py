@@ -196,8 +196,8 @@ def create(explorer: Explorer, access: Access, calculations: Calculations | None
         path: Literal["source", "target", "none"] = "none",
     ) -> dict[str, Any]:
         """The target's features at the source's places, and what the network says of the image and of the map."""
-        made, verdicts = explorer.transplant(run, source, target, layer, k, path)
-        return verdicts | {"picture": data_url(made)}
+        image, verdicts = explorer.transplant(run, source, target, layer, k, path)
+        return verdicts | {"picture": data_url(image)}
 
     @app.get("/api/audit", response_model=answers.AuditAnswer)
     def audit(run: Name) -> dict[str, Any]:

@@ -96,9 +96,9 @@ def _report(out: Path, recipes: Mapping[str, Recipe], sizes: SampleSizes) -> Non
     else:
         console.print("[bold]3 of 3[/]  opening both networks\n")
         with progress_bar() as say:
-            made = make(subjects, say=say)
-            made.write(file)
-        for name, why in made.missing.items():
+            report = make(subjects, say=say)
+            report.write(file)
+        for name, why in report.missing.items():
             console.print(f"{name} is left out: {why}", markup=False)
     print(compare({subject.name: subject.audit for subject in subjects}))
     ends = "; ".join(_end(subject) for subject in reversed(subjects))

@@ -37,9 +37,9 @@ def report(
         if out.is_dir():
             raise ValueError(f"{out} is a folder; name the page, such as {out / 'report.html'}")
         with progress_bar() as say:
-            made = make(resolve_all(runs, device=device, data_root=data_root), sizes, say)
-            files = made.write(out)
-    for name, why in made.missing.items():
+            page = make(resolve_all(runs, device=device, data_root=data_root), sizes, say)
+            files = page.write(out)
+    for name, why in page.missing.items():
         print(f"{name} is left out: {why}")
     print(f"{out}, {out.stat().st_size / 2**20:.1f} MB, and {len(files) - 1} files in {files[-1].parent}")
 

@@ -154,14 +154,14 @@ def adversaries(subjects: list[Measured]) -> tuple[Figure, str]:
     words = []
     for subject in subjects:
         x = subject.images(subject.sizes.pairs)
-        made = invert.synthesize(subject.model, x[sources], x[targets], subject.layer, subject.features)
-        names = [subject.view.name(int(label)) for label in made.image_verdicts[:count]]
-        images = subject.view.pixels(made.images[:count])
+        synthesis = invert.synthesize(subject.model, x[sources], x[targets], subject.layer, subject.features)
+        names = [subject.view.name(int(label)) for label in synthesis.image_verdicts[:count]]
+        images = subject.view.pixels(synthesis.images[:count])
         rows.append((subject.name, [(picture(p), f"“{name}”") for p, name in zip(images, names, strict=True)]))
         words.append(
-            f"of the {made.pairs} pairs that {subject.name} tells apart, it takes {percent(made.image_success)} of the "
-            f"images and {percent(made.map_success)} of the transplanted maps for what it says of the target; correlation "
-            f"with the source {made.source_similarity.mean():.2f}"
+            f"of the {synthesis.pairs} pairs that {subject.name} tells apart, it takes {percent(synthesis.image_success)} of "
+            f"the images and {percent(synthesis.map_success)} of the transplanted maps for what it says of the target; "
+            f"correlation with the source {synthesis.source_similarity.mean():.2f}"
         )
     look = (
         "Made to look like the source and to be taken for the target; under each what the network says. "

@@ -116,7 +116,7 @@ class Measured:
 
 def measured(subjects: Sequence[Subject | Measured], sizes: SampleSizes | None = None) -> list[Measured]:
     """Subjects to be measured; those that are Measured already keep what has been computed, and their own sizes."""
-    return [each if isinstance(each, Measured) else Measured(each, sizes) for each in subjects]
+    return [subject if isinstance(subject, Measured) else Measured(subject, sizes) for subject in subjects]
 
 
 def _classes_in_turn(labels: Tensor) -> Tensor:

@@ -139,8 +139,7 @@ def _networks_and_data(subjects: list[Measured]) -> str:
 
 def _end(subject: Measured) -> str:
     """A box with the two numbers that matter most."""
-    known = subject.subject.accuracy
-    accuracy = "–" if known is None else f"{known:.1%}"
+    accuracy = "–" if subject.subject.accuracy is None else f"{subject.subject.accuracy:.1%}"
     ratio = "no ratio without test images" if subject.mean_ratio is None else f"mean ratio {subject.mean_ratio:.2f}"
     return f"<li>{escape(subject.name)}<strong>{accuracy}</strong><span>{ratio}</span></li>"
 

@@ -40,8 +40,9 @@ def table(
 
 def facts(subjects: list[Measured]) -> str:
     """What was trained and how: a row a fact, a column a subject, "–" where a subject lacks one."""
-    every = [measured.subject.facts for measured in subjects]
-    rows = [(label, *(known.get(label, "–") for known in every)) for label in _merged([list(known) for known in every])]
+    columns = [measured.subject.facts for measured in subjects]
+    labels = _merged([list(column) for column in columns])
+    rows = [(label, *(column.get(label, "–") for column in columns)) for label in labels]
     return table(("", *(s.name for s in subjects)), rows, "What was trained and how", kind="wrap")
 
 

@@ -105,8 +105,8 @@ export function cards(panel, controls, draw, { stacked = false } = {}) {
   return Promise.all(info.runs.map((run, number) => draw(run, bodies[number])));
 }
 
-// Loads the pictures of a list of [source, words], and returns a function that puts them in: pictures and words change together.
-export async function pictures(body, list) {
+// Loads the pictures of a list of [source, words]. Returns a function that places them, so that pictures and words change together.
+export async function loadPictures(body, list) {
   const pair = slot(body, "pictures", () => element("div", { class: "pair" }));
   await Promise.all(list.map(async ([source]) => {
     const loaded = new Image();

@@ -2,7 +2,7 @@
 import { ask, url } from "./api.js";
 import { live, set, thumbnails } from "./app.js";
 import { calculationOf, forget, line } from "./calculations.js";
-import { button, cards, check, choice, element, fill, pictures, plot, predictions, slider, slot } from "./elements.js";
+import { button, cards, check, choice, element, fill, loadPictures, plot, predictions, slider, slot } from "./elements.js";
 import { chosen, edits, editsOf, info, layerOf, place, state, topOf, widest, withEdits } from "./state.js";
 
 const input = (image) => url("input.png", { image });
@@ -38,9 +38,9 @@ async function inside(panel, current) {
     const shown = [[input(state.image), "input"], [back.picture, `reconstruction from ${layer}, correlation ${back.correlation.toFixed(2)}`]];
     if (chosen(run)) shown.push([url("channel.png", { ...here, channel: chosen(run) }), `channel ${chosen(run)}`]);
     if (groups) shown.push([groups.picture, `clusters of ${groups.groups.length} channels`]);
-    const put = await pictures(body, shown);
+    const placePictures = await loadPictures(body, shown);
     if (!current()) return;
-    fill(body, [predictions(body, classes), put(), grid(run, body, sheet), pager(body, sheet, start), editor(run, body)]);
+    fill(body, [predictions(body, classes), placePictures(), grid(run, body, sheet), pager(body, sheet, start), editor(run, body)]);
   });
 }
 
@@ -135,9 +135,9 @@ async function evidence(panel, current, dragged) {
     if (!current()) return;
     if (isSlow) {
       const status = await calculationOf(run.name);
-      const put = await pictures(body, [[input(state.image), "input"]]);
+      const placePictures = await loadPictures(body, [[input(state.image), "input"]]);
       if (!current()) return;
-      if (status.state !== "done") { fill(body, [predictions(body, classes), put(), line(run, status, body.querySelector(".job"))]); return; }
+      if (status.state !== "done") { fill(body, [predictions(body, classes), placePictures(), line(run, status, body.querySelector(".job"))]); return; }
     }
     const sat = isSat ? { k: Math.min(Number(state.tracked), info.most_tracked, topOf(run).channels), threshold: state.threshold } : {};
     const here = { run: run.name, image: state.image, method: state.method, target: state.target, ...sat };
@@ -151,11 +151,11 @@ async function evidence(panel, current, dragged) {
       if (!current()) return;
       const score = curve[state.score][state.which][state.step];
       const words = `${state.which}, step ${state.step} of ${info.defaults.steps}: ${state.score === "relative" ? "relative logit" : state.score} ${score.toFixed(3)}`;
-      const put = await pictures(body, [[input(state.image), "input"], [overlay.picture, state.method], [at.picture, words]]);
+      const placePictures = await loadPictures(body, [[input(state.image), "input"], [overlay.picture, state.method], [at.picture, words]]);
       if (!current()) return;
       const curves = slot(body, "curve", () => element("div"));
       curves.replaceChildren(plot(curve[state.score], Number(state.step)), ...caution(curve));
-      fill(body, [predictions(body, classes), put(), curves]);
+      fill(body, [predictions(body, classes), placePictures(), curves]);
     } catch (error) {
       if (isSlow && error.status === 404) forget(run.name);  // the server no longer has the map: the next time it is computed again
       throw error;
@@ -187,14 +187,14 @@ async function transplant(panel, current) {
   if (note) controls[0] = note;
   await cards(panel, controls, async (run, body) => {
     const { name: layer } = layerOf(run);
-    const made = await ask("transplant", { run: run.name, source: state.image, target: state.other, layer, k: count(run), path: state.path });
+    const answer = await ask("transplant", { run: run.name, source: state.image, target: state.other, layer, k: count(run), path: state.path });
     if (!current()) return;
-    const put = await pictures(body, [[input(state.image), `source: “${made.source}”`], [input(state.other), `target: “${made.target}”`],
-      [made.picture, `made: the image is “${made.image}”, the map “${made.map}”`]]);
+    const placePictures = await loadPictures(body, [[input(state.image), `source: “${answer.source}”`], [input(state.other), `target: “${answer.target}”`],
+      [answer.picture, `made: the image is “${answer.image}”, the map “${answer.map}”`]]);
     if (!current()) return;
     const words = slot(body, "like", () => element("p"));
-    words.textContent = `${count(run)} features of ${layer}. Correlation with the source ${made.like_source.toFixed(2)}, with the target ${made.like_target.toFixed(2)}.`;
-    fill(body, [put(), words]);
+    words.textContent = `${count(run)} features of ${layer}. Correlation with the source ${answer.like_source.toFixed(2)}, with the target ${answer.like_target.toFixed(2)}.`;
+    fill(body, [placePictures(), words]);
   });
 }
 
