@@ -36,6 +36,17 @@ def test_every_view_fits(tab, server, view):
     assert tab.locator("#view").get_attribute("aria-busy") == "false"
 
 
+def test_a_tab_for_every_view(tab, server, client):
+    open_at(tab, server)
+    views = client.get("/api/info").json()["defaults"]["choices"]["view"]
+    assert [node.get_attribute("data-view") for node in tab.locator("[role=tab]").all()] == views
+    for view in views:
+        assert (
+            client.get("/api/export.html", params={"view": view, "image": "test-0", "other": "test-1"}).status_code
+            == 200
+        )
+
+
 def test_what_the_network_says_and_the_audit(tab, server, explorer):
     open_at(tab, server, "?image=test-1")
     likeliest = explorer.predict("plain", "test-1")[0]

@@ -49,7 +49,7 @@ def collect(explorer: Explorer, state: PageState) -> list[RunExport]:
         export = RunExport(run)
         if state.view != "audit":
             export.facts["says"] = explorer.predict(run, state.image)
-        _VIEWS[state.view](explorer, state, state.of_run(explorer, number), export)
+        VIEWS[state.view].collect(explorer, state, state.of_run(explorer, number), export)
         exports.append(export)
     return exports
 
@@ -117,12 +117,21 @@ def _audit(explorer: Explorer, state: PageState, own: RunState, export: RunExpor
     export.facts["audit"] = explorer.audit(own.run).to_dict()
 
 
-_VIEWS: dict[str, Callable[[Explorer, PageState, RunState, RunExport], None]] = {
-    "inside": _inside,
-    "evidence": _evidence,
-    "transplant": _transplant,
-    "audit": _audit,
+@dataclass(frozen=True)
+class ExportedView:
+    collect: Callable[[Explorer, PageState, RunState, RunExport], None]
+    """Adds the view's pictures and facts to a run's export."""
+    title: str
+    """Of the exported page, with fields of the page's state in braces."""
+
+
+VIEWS = {
+    "inside": ExportedView(_inside, "Inside: {image}"),
+    "evidence": ExportedView(_evidence, "Evidence: {image}, {method}"),
+    "transplant": ExportedView(_transplant, "Transplant: features of {other} at the places of {image}"),
+    "audit": ExportedView(_audit, "Audit"),
 }
+"""By their names in the page's address (PageState.view); views.js draws them on the page."""
 
 
 def archive(explorer: Explorer, state: PageState) -> bytes:

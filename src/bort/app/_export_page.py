@@ -9,17 +9,11 @@ from typing import Any
 from bort import __version__
 from bort._environment import describe
 from bort.app._explorer import Explorer
-from bort.app._export import RunExport, collect, data_url
+from bort.app._export import VIEWS, RunExport, collect, data_url
 from bort.app._page_state import PageState
 from bort.measure import COLUMNS, Audit
 from bort.pictures import colour, enlarged
 
-_TITLES = {
-    "inside": "Inside: {image}",
-    "evidence": "Evidence: {image}, {method}",
-    "transplant": "Transplant: features of {other} at the places of {image}",
-    "audit": "Audit",
-}
 _CSS = """
 .pictures { display: flex; flex-wrap: wrap; gap: 1rem; }
 figure img { image-rendering: pixelated; }
@@ -31,7 +25,7 @@ figure.curve { max-width: 30rem; margin-top: 1rem; } .curve svg { width: 100%; }
 def page(explorer: Explorer, state: PageState) -> str:
     sections = "".join(_section(explorer, export, state) for export in collect(explorer, state))
     css = files("bort.report").joinpath("page.css").read_text() + _CSS
-    title = _TITLES[state.view].format(**state.to_dict())
+    title = VIEWS[state.view].title.format(**state.to_dict())
     environment = describe(0)
     made_by = (
         f"bort {__version__}, commit {environment['commit']}, {environment['hardware']}, {environment['date']}; the view "

@@ -57,7 +57,7 @@ export async function show(dragged = "") {
   }
   panel.setAttribute("aria-busy", "true");
   try {
-    await views[state.view](panel, current, dragged);
+    await views[state.view].draw(panel, current, dragged);
     if (current() && panel.classList.contains("stale")) { say(""); panel.classList.remove("stale"); }
   } catch (error) {
     if (current()) { say(error.message); panel.classList.add("stale"); }  // it still shows the view before
@@ -133,6 +133,11 @@ async function save(name, path) {
   }
 }
 
+function makeTabs() {
+  document.getElementById("tabs").replaceChildren(...Object.entries(views).map(([view, { title }]) =>
+    element("button", { role: "tab", id: `tab-${view}`, "aria-controls": "view", "data-view": view }, title)));
+}
+
 function listen() {
   const tabs = document.getElementById("tabs");
   for (const tab of tabs.children) tab.addEventListener("click", () => set({ view: tab.dataset.view }));
@@ -155,6 +160,7 @@ function listen() {
 }
 
 async function begin() {
+  makeTabs();
   for (let tries = 5; ; tries--) {
     try { await learn(); break; } catch (error) {
       say(error.message);

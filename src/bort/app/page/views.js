@@ -215,4 +215,10 @@ async function audit(panel, current) {
   }, { stacked: true });
 }
 
-export const views = { inside, evidence, transplant, audit };
+// By their names in the page's address (PageState.view), in the order of the tabs. _export.py has the same views for exports.
+export const views = {
+  inside: { title: "Look inside", draw: inside },
+  evidence: { title: "Evidence", draw: evidence },
+  transplant: { title: "Transplant", draw: transplant },
+  audit: { title: "Audit", draw: audit },
+};
