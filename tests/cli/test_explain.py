@@ -118,6 +118,15 @@ def test_options_of_other_packages_methods(run, bort, tmp_path):
     assert manifest["options"] == {"recording": told, "cam": {}}
 
 
+@pytest.mark.parametrize("command", ["explain", "evaluate"])
+def test_methods_are_listed(bort, capsys, command):
+    with explain.local_registry(), pytest.raises(SystemExit) as end:
+        explain.register("recording", recording)
+        bort(command, "nowhere", "--method", "list")
+    assert not end.value.code
+    assert capsys.readouterr().out.split() == [*explain.names(), "recording"]
+
+
 def test_a_network_that_no_run_has_trained(bort, image, in_a_folder_of_its_own, tmp_path):
     bort("explain", "tests.cli.networks:subject", "--k", 4)
     assert (tmp_path / "explained" / "test-0-sat.png").exists()

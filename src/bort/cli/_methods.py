@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,9 +10,12 @@ from bort.cli._values import parse_value
 
 
 def chosen_methods(names: Sequence[str]) -> list[str]:
-    """The names as typed, each once; "all" stands for all of them. An unknown one is a ValueError that lists near ones."""
+    """The names as typed, each once; "all" stands for all of them, and "list" prints them and ends the command."""
     from bort import explain
 
+    if tuple(names) == ("list",):
+        print("\n".join(explain.names()))
+        sys.exit()
     chosen = explain.names() if tuple(names) == ("all",) else list(dict.fromkeys(names))
     for name in chosen:
         explain.get(name)

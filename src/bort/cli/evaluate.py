@@ -38,7 +38,7 @@ def evaluate(
 
     Args:
         runs: folders of runs on the same data, or package.module:function, which returns a bort.subject.Subject.
-        methods: one or several, or all. An unknown name lists those that there are, other packages' included.
+        methods: one or several, or all; `--methods list` lists them, other packages' included.
         images: how many of the test images, the same for all runs.
         steps: of deletion and insertion.
         substrates: what deletion goes to, and what insertion starts from.

@@ -45,7 +45,7 @@ def explain(
     Args:
         run: the folder of a run, or package.module:function, which returns a bort.subject.Subject with a view.
         images: files; none: some of the run's own test images.
-        method: one or several, or all. An unknown name lists those that there are, other packages' included.
+        method: one or several, or all; `--method list` lists them, other packages' included.
         examples: how many test images, where no files are given; 4 by default.
         target: the class to explain; what the network says by default.
         layer: for SAT and CAM: whose map; the last one with places by default.
