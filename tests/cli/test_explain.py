@@ -120,9 +120,10 @@ def test_options_of_other_packages_methods(run, bort, tmp_path):
 
 @pytest.mark.parametrize("command", ["explain", "evaluate"])
 def test_methods_are_listed(bort, capsys, command):
-    with explain.local_registry(), pytest.raises(SystemExit) as end:
+    with explain.local_registry():
         explain.register("recording", recording)
-        bort(command, "nowhere", "--method", "list")
+        with pytest.raises(SystemExit) as end:
+            bort(command, "nowhere", "--method", "list")
     assert not end.value.code
     assert capsys.readouterr().out.split() == [*explain.names(), "recording"]
 
