@@ -65,7 +65,8 @@ def test_its_method_explains_by_name_and_takes_its_own_option(trained: Path, run
     for option in ("false", "true"):
         out = f"explained-{option}"
         run_python(
-            "-m", "bort", "explain", "stripes", "--method", "input-gradient", "--option", f"times_input={option}", "--out", out
+            "-m", "bort", "explain", "stripes", "--method", "input-gradient", "--option", f"times_input={option}",
+            "--out", out
         )  # fmt: skip
         assert (run_python.folder / out / "test-0-input-gradient.png").exists()
     same = "import numpy as np, sys; sys.exit(bool((np.load(sys.argv[1]) == np.load(sys.argv[2])).all()))"

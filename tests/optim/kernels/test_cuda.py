@@ -138,7 +138,7 @@ def test_weights_that_the_kernels_do_not_take_are_left_to_torch():
     few_rows, dense = torch.randn(1, 9, device="cuda") / 8, torch.randn(40, 60, device="cuda") / 8
     weights = [nn.Parameter(w) for w in (few_rows, dense[:, ::2], dense.double())]
     assert not weights[1].is_contiguous()
-    before = [p.detach().double() for p in weights]
+    before = [p.detach().clone().double() for p in weights]
     for p in weights:
         p.grad = torch.zeros_like(p)
     optimizer = BortS(weights, lr=1.0, constraint=1e-3)
