@@ -27,7 +27,8 @@ SHAPES = st.lists(st.lists(st.integers(1, 6), min_size=1, max_size=4), min_size=
 def penalties(draw):
     """Settings whose steps are short enough for the guard to leave them alone."""
     mode = draw(st.sampled_from(penalty.MODES))
-    scales = [1.0, 0.5, 2.0] if mode.endswith("columns") else [1.0, 0.5, 2.0, "adaptive"]
+    # Of one row, the mean row norm is the row's own: its defect is 0 but for rounding, which decides its sign in the l1 modes.
+    scales = [1.0, 0.5, 2.0, *(["adaptive"] if mode in ("full", "rows") else [])]
     return {
         "constraint": draw(st.floats(0.0, 0.3)),
         "decoupled": draw(st.booleans()),
