@@ -4,6 +4,11 @@ Integrated Gradients along a path that avoids steep regions: in each of n steps 
 1/n, and the features of smallest derivative move first, none of them further than ``distance`` from the straight line.
 
 The published code takes one image at a time. Here all images of a batch go together, each along its own path.
+
+It also differs where the baseline is a singular point. At an image of zeros a LayerNorm without biases before it sees zeros
+and divides by √ε: in an untrained ConvNeXt the derivative there is 1e11 times the one a step further on, and the published
+code weights its first step with it. Here the first step of such an image takes the derivative at the end of a straight first
+step, both to choose the features that move and to weight them.
 """
 
 from __future__ import annotations
@@ -16,6 +21,9 @@ from torch import Tensor, nn
 from bort._inspect import Progress, Target, check_images, classes_of, evaluating, images_at_once, outputs_of
 
 _CLOSE = 1e-9  # relative and absolute: distances that differ by less count as equal
+_SINGULAR = 100.0
+"""The baseline is singular if the gradient's norm there is more than this many times the one after a straight first step, or
+not finite. Below that the first of 200 steps weighs less than the other 199 together."""
 
 
 def guided_ig(
@@ -30,6 +38,9 @@ def guided_ig(
     progress: Progress | None = None,
 ) -> Tensor:
     """Saliency maps (N, H, W) by Guided IG of the target's logit.
+
+    The same numbers as PAIR's ``saliency`` package, except for images whose gradient at the baseline has more than 100 times
+    the norm of the one a step further on (or is not finite): their first step takes the latter.
 
     Args:
         model, x: any torch model and a batch of images.
@@ -53,7 +64,11 @@ def guided_ig(
         for number, (images, targets) in enumerate(zip(torch.split(x, size), torch.split(classes, size), strict=True)):
             path = _Path(images, baseline, fraction, distance)
             for step in range(steps):
-                path.move(_gradients(model, path.images(), targets), step, steps)
+                gradients = _gradients(model, path.images(), targets)
+                if step == 0:
+                    ahead = _gradients(model, path.straight(1 / steps), targets)
+                    gradients = torch.where(_singular(gradients, ahead)[:, None], ahead, gradients)
+                path.move(gradients, step, steps)
                 if progress is not None:
                     progress(number * steps + step + 1, batches * steps)
             maps.append(path.attributions.view_as(images).sum(dim=1).to(x.dtype))
@@ -67,6 +82,13 @@ def _gradients(model: nn.Module, images: Tensor, classes: Tensor) -> Tensor:
         logits = outputs_of(model, leaf).gather(1, classes[:, None]).sum()
         (gradients,) = torch.autograd.grad(logits, leaf)
     return gradients.flatten(1).double()
+
+
+def _singular(gradients: Tensor, ahead: Tensor) -> Tensor:
+    """(N,): whether the gradients at the baseline are out of proportion to those a step further on. A gradient of 0 there
+    says nothing: the logit is flat from there on, as behind closed ReLUs."""
+    norms, next_norms = gradients.norm(dim=1), ahead.norm(dim=1)
+    return ~torch.isfinite(norms) | ((norms > _SINGULAR * next_norms) & (next_norms > 0))
 
 
 class _Path:
@@ -85,7 +107,14 @@ class _Path:
 
     def images(self) -> Tensor:
         """The points as images for the model."""
-        return self._point.view(self._shape).to(self._dtype)
+        return self._as_images(self._point)
+
+    def straight(self, part: float) -> Tensor:
+        """The points that lie this part of the way along the straight lines, as images for the model."""
+        return self._as_images(self._start + self._way * part)
+
+    def _as_images(self, points: Tensor) -> Tensor:
+        return points.view(self._shape).to(self._dtype)
 
     def move(self, gradients: Tensor, step: int, steps: int) -> None:
         """One step: bring each image's L1 distance to its end down to what the step demands."""
