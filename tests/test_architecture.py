@@ -69,15 +69,30 @@ def targets(path: Path) -> Iterator[tuple[str, str, int]]:
 def attributes(path: Path) -> Iterator[tuple[str, str, int]]:
     """The same for what is used of an imported module: `explain.sat` after `from bort import explain`."""
     aliases: dict[str, str] = {}
-    known = modules()
     for node in ast.walk(tree(path)):
         if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "bort":
             for alias in node.names:
-                if f"{node.module}.{alias.name}" in known:
+                if f"{node.module}.{alias.name}" in modules():
                     aliases[alias.asname or alias.name] = f"{node.module}.{alias.name}"
+        elif isinstance(node, ast.Import):
+            for alias in node.names:
+                if alias.name.split(".")[0] == "bort":
+                    aliases[alias.asname or "bort"] = alias.name if alias.asname else "bort"
     for node in ast.walk(tree(path)):
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in aliases:
-            yield aliases[node.value.id], node.attr, node.lineno
+        if isinstance(node, ast.Attribute):
+            module = _module(node.value, aliases)
+            if module is not None and f"{module}.{node.attr}" not in modules():
+                yield module, node.attr, node.lineno
+
+
+def _module(node: ast.expr, aliases: dict[str, str]) -> str | None:
+    """The module that an expression names: `train` or `train.recipes` after `from bort import train`."""
+    if isinstance(node, ast.Name):
+        return aliases.get(node.id)
+    if isinstance(node, ast.Attribute):
+        parent = _module(node.value, aliases)
+        return f"{parent}.{node.attr}" if parent is not None and f"{parent}.{node.attr}" in modules() else None
+    return None
 
 
 @cache
@@ -154,13 +169,22 @@ def test_the_rules_notice_a_violation(tmp_path: Path) -> None:
         "def f():\n"
         "    from bort.optim._spec import PenaltySpec\n"
         "    import bort.cli\n"
-        "    return explain._registry\n"
+        "    import bort.train as t\n"
+        "    return explain._private, t.recipes._RECIPES\n"
     )
-    assert [target for target, _, _ in targets(bad)] == ["bort.explain", "bort.optim._spec", "bort.cli"]
+    assert [target for target, _, _ in targets(bad)] == [
+        "bort.explain",
+        "bort.optim._spec",
+        "bort.cli",
+        "bort.train",
+    ]
     assert owner("bort.optim._spec") == "bort.optim"
     assert owner("bort.optim.kernels._run") == "bort.optim.kernels"
     assert owner("bort.layers") is None
-    assert [(target, name) for target, name, _ in attributes(bad)] == [("bort.explain", "_registry")]
+    assert sorted((target, name) for target, name, _ in attributes(bad)) == [
+        ("bort.explain", "_private"),
+        ("bort.train.recipes", "_RECIPES"),
+    ]
 
 
 def test_every_module_has_its_place() -> None:

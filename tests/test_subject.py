@@ -3,6 +3,7 @@
 import json
 import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -182,10 +183,16 @@ def test_a_folder_that_is_no_run(tmp_path):
         resolve(tmp_path)
 
 
-def test_a_checkpoint_names_its_run(runs):
-    checkpoint = next((runs[0] / "checkpoints").glob("step-*"))
-    with pytest.raises(ValueError, match=f"is a checkpoint of a run: name the run's folder, {runs[0]}"):
-        resolve(checkpoint)
+def test_one_of_a_runs_checkpoints(tmp_path):
+    """An earlier one than the newest: its weights, and the history until then."""
+    run = shutil.copytree("tests/fixtures/0.1.0/bort-s", tmp_path / "run")
+    earlier = next(Path("tests/fixtures/0.1.0/stopped/checkpoints").glob("step-*"))
+    shutil.copytree(earlier, run / "checkpoints" / earlier.name)
+    subject = resolve(run / "checkpoints" / earlier.name)
+    assert len(subject.history) == 1
+    assert len(resolve(run).history) == 2
+    expected = train.load("tests/fixtures/0.1.0/stopped").model.state_dict()
+    assert all(torch.equal(value, expected[name]) for name, value in subject.model.state_dict().items())
 
 
 def test_a_run_has_its_own_size(runs):

@@ -16,11 +16,27 @@ if TYPE_CHECKING:
     from bort.optim import bortify as bortify
     from bort.optim import param_groups as param_groups
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 __all__ = ["BortA", "BortL", "BortS", "audit", "bortify", "param_groups"]
 
 _HOME = {"audit": "bort.measure"} | dict.fromkeys(("BortA", "BortL", "BortS", "bortify", "param_groups"), "bort.optim")
-_MODULES = ("data", "explain", "invert", "measure", "nets", "optim", "penalty", "train")
+_MODULES = (
+    *(
+        "app",
+        "data",
+        "explain",
+        "invert",
+        "layers",
+        "measure",
+        "nets",
+        "optim",
+        "penalty",
+        "pictures",
+        "report",
+        "reproduce",
+    ),
+    *("subject", "train"),
+)
 
 _timm.register_when_imported()
 

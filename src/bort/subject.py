@@ -123,7 +123,7 @@ def resolve(
 ) -> Subject:
     """The subject that a person named, by one of:
 
-    - the folder of a run;
+    - the folder of a run, for its newest checkpoint, or one of its checkpoints, RUN/checkpoints/step-…;
     - a network of :func:`bort.nets.create`, such as "timm/resnet50", with the weights it starts from;
     - "package.module:function", a function that returns a model, or a Subject with everything that is known of it.
 
@@ -134,8 +134,6 @@ def resolve(
     if path.is_dir():
         if image_size is not None:
             raise ValueError(f"image_size={image_size}: a run has its own; this is for a network without a run")
-        if path.resolve().parent.name == "checkpoints":
-            raise ValueError(f"{given} is a checkpoint of a run: name the run's folder, {path.resolve().parents[1]}")
         return Subject.of_run(given, name=name, device=device, data_root=data_root)
     from bort import nets
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -19,7 +20,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("plugin")]
 def run_python(tmp_path_factory: pytest.TempPathFactory):
     """A function that runs a Python program in an environment where the package is installed; and a folder for its files."""
     folder = tmp_path_factory.mktemp("plugin")
-    site = folder / "site"
+    site, source = folder / "site", folder / "source"
+    shutil.copytree(PLUGIN, source)  # a build leaves files beside the sources
     install = [
         "install",
         "--quiet",
@@ -28,7 +30,7 @@ def run_python(tmp_path_factory: pytest.TempPathFactory):
         "--no-index",
         "--target",
         str(site),
-        str(PLUGIN),
+        str(source),
     ]
     subprocess.run([sys.executable, "-m", "pip", *install], check=True, cwd=folder)
     environment = os.environ | {"PYTHONPATH": str(site), "PIP_NO_INPUT": "1"}

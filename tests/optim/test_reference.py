@@ -27,7 +27,7 @@ SHAPES = st.lists(st.lists(st.integers(1, 6), min_size=1, max_size=4), min_size=
 def penalties(draw):
     """Settings whose steps are short enough for the guard to leave them alone."""
     mode = draw(st.sampled_from(penalty.MODES))
-    # Of one row, the mean row norm is the row's own: its defect is 0 but for rounding, which decides its sign in the l1 modes.
+    # The mean row norm of a single row is the row's own: its defect is 0 but for rounding, and the l1 modes take its sign.
     scales = [1.0, 0.5, 2.0, *(["adaptive"] if mode in ("full", "rows") else [])]
     return {
         "constraint": draw(st.floats(0.0, 0.3)),

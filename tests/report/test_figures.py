@@ -34,7 +34,7 @@ def test_the_numbers_are_the_subjects_own(measured):
 
 
 def test_figures_of_subjects_and_of_measured_ones_are_the_same(subjects, measured):
-    one, other = draw("ratio", subjects, SMALL), draw("ratio", measured)
+    one, other = draw("ratio", subjects, sizes=SMALL), draw("ratio", measured)
     assert one.look == other.look
     assert to_svg(one.figure) == to_svg(other.figure), "the same figure is the same file"
 
@@ -71,7 +71,7 @@ def test_curves_by_any_score(measured):
 
 
 def test_fewer_evaluated_than_shown(subjects):
-    figure = draw("saliency", subjects[:1], replace(SMALL, evaluated=1)).figure
+    figure = draw("saliency", subjects[:1], sizes=replace(SMALL, evaluated=1)).figure
     assert len(figure.axes) == 7, "one image and six maps"
 
 
@@ -87,7 +87,7 @@ def test_names_are_not_read_as_markup(subjects, name):
 def test_missing_says_why(subjects):
     one_image = SampleSizes(pairs=1, measured=1, evaluated=1, shown=1)
     with pytest.raises(Missing, match="two classes"):
-        draw("adversaries", subjects[:1], one_image)
+        draw("adversaries", subjects[:1], sizes=one_image)
 
 
 def test_a_run_without_a_finished_epoch(subjects):
@@ -100,7 +100,7 @@ def test_a_run_without_a_finished_epoch(subjects):
 def test_ratios_of_networks_with_other_shapes_under_the_same_names(subjects):
     """A dotted line is a layer's least ratio, and there is none where two networks have another one."""
     other = Subject("narrower", nets.create("acnn-small", width=0.02, narrowest=4), examples=subjects[0].examples)
-    alone, both = (draw("ratio", chosen, SMALL).figure.axes[0] for chosen in (subjects[:1], [subjects[0], other]))
+    alone, both = (draw("ratio", chosen, sizes=SMALL).figure.axes[0] for chosen in (subjects[:1], [subjects[0], other]))
     assert 0 < len(both.collections) < len(alone.collections)
 
 

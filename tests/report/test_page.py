@@ -40,7 +40,7 @@ OTHER_KINDS = {
 def page(runs, tmp_path_factory):
     calls = []
     file = tmp_path_factory.mktemp("page") / "report.html"
-    report = make(resolve_all(runs), SMALL, lambda *call: calls.append(call))
+    report = make(resolve_all(runs), sizes=SMALL, say=lambda *call: calls.append(call))
     written = report.write(file)
     assert calls[-1] == ("report", 10, 10)
     assert report.missing == {}
@@ -63,14 +63,14 @@ def assert_complete(report, missing, folder):
 @pytest.mark.parametrize(("recipe", "missing"), OTHER_KINDS.values(), ids=OTHER_KINDS)
 def test_runs_of_other_kinds(recipe, missing, tmp_path):
     run = fit(tmp_path / "run", recipe)
-    assert_complete(make([resolve(run.path)], SMALL), missing, tmp_path)
+    assert_complete(make([resolve(run.path)], sizes=SMALL), missing, tmp_path)
 
 
 def test_a_run_whose_images_are_not_at_hand(subjects, tmp_path):
     def examples(count):
         raise Missing("the test images of plain are not at hand: there is no such folder")
 
-    report = make([replace(subjects[0], examples=examples)], SMALL)
+    report = make([replace(subjects[0], examples=examples)], sizes=SMALL)
     assert_complete(report, set(FIGURES) - {"training", "gram", "sigma"}, tmp_path)
 
 
@@ -95,7 +95,7 @@ def images(count):
 def test_a_plain_model(tmp_path):
     """Nothing but a name and an nn.Module: what can be said of its weights."""
     model = Classifier()
-    report = make([Subject("plain", model)], SMALL)
+    report = make([Subject("plain", model)], sizes=SMALL)
     assert_complete(report, set(FIGURES) - {"gram", "sigma"}, tmp_path)
     assert "Classifier" in report.page, "there are no facts, but the class has a name"
     assert 'id="how"' not in report.page
@@ -108,7 +108,7 @@ def test_a_plain_model_with_images(tmp_path):
     """With images and a view everything can be shown, except how it was trained."""
     view = View(12, 3, (0.5,) * 3, (0.25,) * 3, tuple("abcd"))
     facts = {"network": "mine", "trained by": "somebody else"}
-    report = make([Subject("plain", Classifier(), view, images, facts)], SMALL)
+    report = make([Subject("plain", Classifier(), view, images, facts)], sizes=SMALL)
     assert_complete(report, {"training"}, tmp_path)
     assert "somebody else" in report.page
 

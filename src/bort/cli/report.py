@@ -37,7 +37,7 @@ def report(
         if out.is_dir():
             raise ValueError(f"{out} is a folder; name the page, such as {out / 'report.html'}")
         with progress_bar() as say:
-            page = make(resolve_all(runs, device=device, data_root=data_root), sizes, say)
+            page = make(resolve_all(runs, device=device, data_root=data_root), sizes=sizes, say=say)
             files = page.write(out)
     for name, why in page.missing.items():
         print(f"{name} is left out: {why}")

@@ -98,6 +98,7 @@ FIGURES: dict[str, FigureKind] = {
 def draw(
     name: str,
     subjects: Sequence[Subject | Measured],
+    *,
     sizes: SampleSizes | None = None,
     say: Say | None = None,
 ) -> Illustration:

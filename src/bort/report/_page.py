@@ -49,7 +49,7 @@ class Report:
         return [file, *written]
 
 
-def make(subjects: Sequence[Subject | Measured], sizes: SampleSizes | None = None, say: Say | None = None) -> Report:
+def make(subjects: Sequence[Subject | Measured], *, sizes: SampleSizes | None = None, say: Say | None = None) -> Report:
     """Everything about these subjects that makes sense for them; what does not is listed as left out.
 
     Args:

@@ -111,7 +111,7 @@ def drawn(trained: Trained, *, sizes: SampleSizes) -> dict[str, Any]:
     trained.pictures.mkdir(parents=True, exist_ok=True)
     pictures = []
     for name in FIGURES:
-        figure = report.draw(name, subjects, sizes)
+        figure = report.draw(name, subjects, sizes=sizes)
         write_atomically(trained.pictures / f"{name}.png", to_png(figure.figure))
         texts = {"title": figure.title, "paper": figure.paper, "look": figure.look, "alt": figure.alt}
         pictures.append({"name": name, **texts})

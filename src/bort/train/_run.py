@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from bort.data import View
 from bort.train import _checkpoint
 from bort.train._build import data_of, network_of
-from bort.train._run_folder import RunFolder, read_recipe
+from bort.train._run_folder import CHECKPOINTS, RunFolder, read_recipe
 from bort.train._schema import Recipe
 
 
@@ -55,10 +55,13 @@ class Run:
 
 
 def load(out: str | os.PathLike[str]) -> Run:
-    """The run in a folder, with the network of its newest undamaged checkpoint."""
-    folder = RunFolder(Path(out))
+    """The run in a folder, with the network of its newest undamaged checkpoint; or of the checkpoint that is named,
+    ``RUN/checkpoints/step-…``, with the history until then."""
+    path = Path(out)
+    is_checkpoint = path.resolve().parent.name == CHECKPOINTS
+    folder = RunFolder(path.resolve().parents[1] if is_checkpoint else path)
     recipe = read_recipe(folder.path)
-    checkpoint = _checkpoint.load(folder.checkpoints)
+    checkpoint = _checkpoint.read(path) if is_checkpoint else _checkpoint.load(folder.checkpoints)
     if checkpoint is None:
         raise FileNotFoundError(f"the run in {folder.path} has no checkpoint yet; start it again to go on")
     model = network_of(recipe)

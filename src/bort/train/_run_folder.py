@@ -18,7 +18,7 @@ from bort.train._history import History
 from bort.train._schema import Recipe, differences
 from bort.train._world import World
 
-_RECIPE, _ENVIRONMENT, _HISTORY, _CHECKPOINTS, _LOCK = (
+_RECIPE, _ENVIRONMENT, _HISTORY, CHECKPOINTS, _LOCK = (
     "recipe.json",
     "environment.json",
     "history.jsonl",
@@ -33,7 +33,7 @@ class RunFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.history = History(path / _HISTORY)
-        self.checkpoints = path / _CHECKPOINTS
+        self.checkpoints = path / CHECKPOINTS
 
     def environment(self) -> list[dict[str, Any]]:
         """One record for each time the run was started."""
@@ -93,7 +93,7 @@ def claimed(path: Path, recipe: Recipe, world: World, *, force: bool) -> Iterato
         try:
             if (path / _RECIPE).exists():
                 _compare(path, recipe, world.size, force=force)
-                _checkpoint.remove_incomplete(path / _CHECKPOINTS)
+                _checkpoint.remove_incomplete(path / CHECKPOINTS)
             yield RunFolder(path)
         finally:
             if not (path / _RECIPE).exists():  # the run failed before it was started: leave nothing
