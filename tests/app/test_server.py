@@ -156,6 +156,16 @@ def test_curves_and_steps(client, explorer):
             )
 
 
+def test_a_curve_without_a_relative_score(client, explorer):
+    """A class with a negative logit: null, which JSON has, and not nan."""
+    model, x = explorer.subjects["plain"].model, explorer.image("plain", "test-0")
+    ask = {"run": "plain", "image": "test-0", "method": "cam", "target": int(model(x).argmin())}
+    assert model(x).min() < 0
+    curve = client.get("/api/curve", params=ask).json()
+    assert curve["relative"] == {"deletion": [None] * 29, "insertion": [None] * 29, "areas": [None, None]}
+    assert None not in curve["logit"]["areas"]
+
+
 def test_transplants(client, explorer):
     subject = explorer.subjects["plain"]
     made = invert.synthesize(

@@ -23,6 +23,14 @@ def subject():
     return Subject("mine", model(), view, lambda count: data.examples(count, view))
 
 
+def untrained_head():
+    """Its last layer is 0: every logit is 0 for every image."""
+    network = subject()
+    for p in list(network.model.children())[-1].parameters():
+        torch.nn.init.zeros_(p)
+    return network
+
+
 def with_a_view_only():
     return Subject("mine", model(), View(28, 1, (0.5,), (0.5,)))
 

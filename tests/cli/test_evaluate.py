@@ -32,6 +32,21 @@ def test_a_network_that_no_run_has_trained(bort, in_a_folder_of_its_own, tmp_pat
     assert (tmp_path / "evaluated" / "cam-maps.npy").exists()
 
 
+def test_what_could_not_be_measured_is_said(bort, in_a_folder_of_its_own, tmp_path, capsys):
+    """All logits are 0: no relative score, and CAM has nothing to show. JSON has no nan."""
+    bort("evaluate", "tests.cli.networks:untrained_head", "--methods", "cam", "--images", 2, "--steps", 4)
+    shown = capsys.readouterr().out
+    assert shown.count("2 of 2 images have no relative score") == 1
+    assert shown.count("The map of cam is the same number everywhere for 2 of 2 images") == 1
+    assert "–" in next(line for line in shown.splitlines() if line.startswith("cam"))
+    manifest = json.loads((tmp_path / "evaluated" / "manifest.json").read_text(), parse_constant=pytest.fail)
+    (result,) = manifest["results"]
+    assert result["areas"]["relative"] == [None, None]
+    assert result["counted"] == {"probability": 2, "logit": 2, "relative": 0}
+    assert result["constant"] == 2
+    assert [len(sentences) for sentences in manifest["notes"].values()] == [2]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -146,3 +146,11 @@ def test_a_network_that_no_run_has_trained(bort, image, in_a_folder_of_its_own, 
 def test_what_a_network_without_a_run_lacks_is_said(bort, what, message):
     with pytest.raises(SystemExit, match=f"bort explain: {message}"):
         bort("explain", what)
+
+
+def test_constant_maps_are_said(bort, in_a_folder_of_its_own, tmp_path, capsys):
+    bort("explain", "tests.cli.networks:untrained_head", "--examples", 2, "--method", "cam", "sat", "--k", 4)
+    shown = capsys.readouterr().out
+    assert shown.count("is the same number everywhere") == 1
+    assert "The map of cam is the same number everywhere for 2 of 2 images" in shown
+    assert len(json.loads((tmp_path / "explained" / "manifest.json").read_text())["notes"]) == 1

@@ -138,6 +138,7 @@ def test_against_a_loop():
 def test_single_steps_are_those_of_the_curves(score, which, substrates):
     torch.manual_seed(0)
     net = nn.Sequential(nn.Flatten(), nn.Dropout(), nn.Linear(3 * 144, 4)).double()
+    nn.init.constant_(net[2].bias, 10)
     x, saliency = torch.randn(3, 3, 12, 12, dtype=torch.float64), torch.rand(3, 12, 12)
     target = torch.tensor([3, 0, 1])
     options = {"steps": 7, "target": target, "substrates": substrates}
@@ -197,3 +198,56 @@ def test_bad_input(model):
     training = Sum(torch.ones(1, 4, 4, dtype=torch.float64)).train()
     measure.deletion_insertion(training, x, maps, steps=4)
     assert training.training
+
+
+class Logits(nn.Module):
+    """Each image's own logits, written into its first pixels."""
+
+    def forward(self, x):
+        return x.flatten(1)[:, :4]
+
+
+def with_logits(*rows):
+    x = torch.zeros(len(rows), 1, 4, 4, dtype=torch.float64)
+    x.flatten(1)[:, :4] = torch.tensor(rows, dtype=torch.float64)
+    return x
+
+
+def test_no_relative_score_where_the_clean_logit_is_near_0():
+    """0, negative, and 1 of a spread of 101; the fourth is ordinary. One warning, and means over the fourth alone."""
+    x = with_logits([0.0, 0, 0, 0], [-2, -3, -4, -5], [1, 0, 0, -100], [3, 1, 0, -1])
+    maps = torch.rand(4, 4, 4)
+    with pytest.warns(UserWarning, match="3 of 4 images have no relative score") as caught:
+        curves = measure.deletion_insertion(Logits(), x, maps, 0, steps=16)
+    assert len(caught) == 1
+    assert "logit" in str(caught[0].message)
+    assert curves.deletion.isnan().tolist() == curves.insertion.isnan().tolist() == [True, True, True, False]
+    assert curves.deletion_curves[:3].isnan().all()
+    assert curves.counted == 1
+    alone = measure.deletion_insertion(Logits(), x[3:], maps[3:], 0, steps=16)
+    assert curves.means == alone.means
+    with pytest.warns(UserWarning, match="3 of 4 images"):
+        at_step = measure.at_step(Logits(), x, maps, 3, steps=16, target=0).scores
+    torch.testing.assert_close(at_step, curves.deletion_curves[:, 3], equal_nan=True)
+    for score in ("logit", "probability"):
+        assert measure.deletion_insertion(Logits(), x, maps, 0, steps=16, score=score).counted == 4
+
+
+def test_a_clean_logit_that_moves_far():
+    """The logits of the clean image lie together, but deletion moves the class's by more than 20 times its size."""
+
+    class Bias(nn.Module):
+        def forward(self, x):
+            return x.flatten(1)[:, :2] - 50
+
+    x = with_logits([50.1, 50, 0, 0], [60, 50, 0, 0])
+    with pytest.warns(UserWarning, match="1 of 2 images"):
+        curves = measure.deletion_insertion(Bias(), x, torch.rand(2, 4, 4), 0, steps=4)
+    assert curves.deletion.isnan().tolist() == [True, False]
+
+
+def test_no_image_has_a_relative_score():
+    with pytest.warns(UserWarning, match="1 of 1 images"):
+        curves = measure.all_scores(Logits(), with_logits([0.0, 0, 0, 0]), torch.rand(1, 4, 4), steps=4)
+    assert all(np.isnan(mean) for mean in curves["relative"].means)
+    assert curves["relative"].counted == 0

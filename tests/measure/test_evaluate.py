@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch import nn
 
 from bort import explain, measure
 
@@ -42,3 +43,30 @@ def test_mistakes(net, x):
         measure.evaluate(net, x, ["sut"])
     with pytest.raises(ValueError, match="options for 'rise', which is not among the methods sat"):
         measure.evaluate(net, x, ["sat"], options={"rise": {}})
+
+
+def untrained(last):
+    """A classifier whose last layer is constant."""
+    net = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 3)).double()
+    nn.init.zeros_(net[-1].weight)
+    nn.init.constant_(net[-1].bias, last)
+    return net
+
+
+def test_constant_maps_are_reported(x):
+    """A head that starts at 0: CAM and Integrated Gradients are 0 everywhere, SAT, which does not use the head, is not."""
+    with pytest.warns(UserWarning, match="is the same number everywhere") as caught:
+        evaluations = measure.evaluate(untrained(5.0), x, ["cam", "ig", "sat"], steps=4)
+    sentences = [str(warning.message) for warning in caught]
+    assert [" ".join(sentence.split()[:5]) for sentence in sentences] == ["The map of cam is", "The map of ig is"]
+    assert all("for 3 of 3 images" in sentence for sentence in sentences)
+    assert [evaluation.constant for evaluation in evaluations.values()] == [3, 3, 0]
+    assert measure.notes(evaluations) == sentences
+
+
+def test_one_note_for_all_methods_of_images_without_a_relative_score(x):
+    with pytest.warns(UserWarning, match="images") as caught:
+        measure.evaluate(untrained(0.0), x, ["cam", "sat"], steps=4)
+    relative = [str(warning.message) for warning in caught if "relative" in str(warning.message)]
+    assert len(relative) == 1
+    assert "3 of 3 images have no relative score" in relative[0]

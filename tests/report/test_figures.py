@@ -1,10 +1,12 @@
 """What figures say, against the numbers they are made of."""
 
+import copy
 from dataclasses import replace
 from html import escape
 
 import numpy as np
 import pytest
+from torch import nn
 
 from bort import invert, measure, nets
 from bort.pictures import to_svg
@@ -49,6 +51,17 @@ def test_every_figure_has_its_names():
 def test_an_unknown_figure_names_those_near_it():
     with pytest.raises(ValueError, match="no figure is called 'rato'; there are ratio"):
         resolve("rato")
+
+
+def test_what_could_not_be_measured_is_said(subjects):
+    """A head of zeros: constant maps, and no relative score."""
+    model = copy.deepcopy(subjects[0].model)
+    for p in model.head.parameters():
+        nn.init.zeros_(p)
+    measured = [Measured(replace(subjects[0], model=model), SMALL)]
+    name = subjects[0].name
+    assert f"{name}: 3 of 3 images have no relative score" in draw("deletion", measured).look
+    assert f"{name}: The map of cam is the same number everywhere for 3 of 3 images" in draw("saliency", measured).look
 
 
 def test_curves_lie_within_their_panels(measured):

@@ -103,9 +103,9 @@ class CalculationStatus(Answer):
 
 
 class Curve(Answer):
-    deletion: list[float]
-    insertion: list[float]
-    areas: tuple[float, float] = Field(description="Under deletion and under insertion.")
+    deletion: list[float | None] = Field(description="null: the clean logit is too small for a relative score.")
+    insertion: list[float | None]
+    areas: tuple[float | None, float | None] = Field(description="Under deletion and under insertion.")
 
 
 class Transplant(PictureAnswer):

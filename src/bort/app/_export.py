@@ -95,7 +95,7 @@ def _evidence(explorer: Explorer, state: PageState, own: RunState, export: RunEx
         ExportedPicture(method, method, explorer.saliency.overlay(run, image, saliency, state.strength), saliency),
         ExportedPicture(
             f"{state.which}-step-{state.step}",
-            f"{state.which}, step {state.step}: {state.score} {score:.3f}",
+            f"{state.which}, step {state.step}: {state.score} {'–' if score is None else f'{score:.3f}'}",
             explorer.saliency.step(run, image, saliency, state.step, state.which),
         ),
     ]

@@ -63,7 +63,9 @@ def _section(explorer: Explorer, export: RunExport, state: PageState) -> str:
 
 
 def _curve(curve: dict[str, Any], state: PageState, width: int = 420, height: int = 160) -> str:
-    """Deletion solid, insertion dashed."""
+    """Deletion solid, insertion dashed; a sentence where there is no relative score."""
+    if None in curve["areas"]:
+        return "<p>The clean image's logit of this class is too small for a relative score.</p>"
     both = [*curve["deletion"], *curve["insertion"], 0.0]
     low, high = min(both), max(both)
 

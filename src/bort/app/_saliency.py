@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import math
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import torch
@@ -77,15 +79,16 @@ class SaliencyMaps:
         return overlay(self._explorer.view(run).pixels(self._explorer.image(run, image))[0], saliency, strength)
 
     def curve(self, run: str, image: str, saliency: Tensor, target: int | None = None) -> dict[str, Any]:
-        """Deletion and insertion by all scores."""
+        """Deletion and insertion by all scores. The relative one is None at every step if the clean logit is too small; the
+        page says so."""
         model, x = self._explorer.subject(run).model, self._explorer.image(run, image)
         with self._lock:
-            scores = measure.all_scores(model, x, saliency[None], target, steps=DELETION_STEPS)
+            scores = measure.all_scores(model, x, saliency[None], target, steps=DELETION_STEPS, warn=False)
         return {
             score: {
-                "deletion": both.deletion_curves[0].tolist(),
-                "insertion": both.insertion_curves[0].tolist(),
-                "areas": both.means,
+                "deletion": _numbers(both.deletion_curves[0].tolist()),
+                "insertion": _numbers(both.insertion_curves[0].tolist()),
+                "areas": _numbers(both.means),
             }
             for score, both in scores.items()
         }
@@ -106,6 +109,11 @@ class SaliencyMaps:
             if run not in self._copies:
                 self._copies[run] = copy.deepcopy(self._explorer.subject(run).model)
             return self._copies[run]
+
+
+def _numbers(values: Iterable[float]) -> list[float | None]:
+    """For JSON, which has no nan."""
+    return [None if math.isnan(value) else value for value in values]
 
 
 def _first(maps: Tensor) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -69,7 +70,12 @@ def evaluate(
                 x = subject.test_images(images)[0]
                 with progress_bar() as say:
                     evaluations[subject.name] = measure.evaluate(
-                        subject.model, x, chosen, steps=steps, substrates=substrates, options=options, progress=say
+                        *(subject.model, x, chosen),
+                        steps=steps,
+                        substrates=substrates,
+                        options=options,
+                        progress=say,
+                        warn=False,  # the notes are printed below
                     )
                 for method, evaluation in evaluations[subject.name].items():
                     prefix = f"{subject.name}-{method}" if len(subjects) > 1 else method
@@ -77,6 +83,10 @@ def evaluate(
                     results.append({"run": subject.name, "method": method} | _areas(evaluation))
             output.add("curves.png", to_png(report.curves(evaluations)))
             _print_table(chosen, results)
+            notes = {subject.name: measure.notes(evaluations[subject.name]) for subject in subjects}
+            for name, sentences in notes.items():
+                for sentence in sentences:
+                    print(f"{name}: {sentence}")
             manifest = output.close(
                 subjects[0],
                 command="bort evaluate",
@@ -86,6 +96,7 @@ def evaluate(
                 substrates=list(substrates),
                 options=options,
                 results=results,
+                notes=notes,
             )
             print(f"{len(x)} images; {len(output.files)} files, listed in {manifest}")
 
@@ -100,8 +111,13 @@ def _add_arrays(output: OutputFolder, prefix: str, evaluation: Evaluation) -> No
 
 
 def _areas(evaluation: Evaluation) -> dict[str, Any]:
-    areas = {score: curves.means for score, curves in evaluation.scores.items()}
-    return {"areas": areas, "seconds": evaluation.seconds}
+    """Areas are None where no image has any, which JSON has no number for; "counted" says how many images have."""
+    areas = {
+        score: [None if math.isnan(mean) else mean for mean in curves.means]
+        for score, curves in evaluation.scores.items()
+    }
+    counted = {score: curves.counted for score, curves in evaluation.scores.items()}
+    return {"areas": areas, "counted": counted, "constant": evaluation.constant, "seconds": evaluation.seconds}
 
 
 def _print_table(methods: list[str], results: list[dict[str, Any]]) -> None:
@@ -115,7 +131,7 @@ def _print_table(methods: list[str], results: list[dict[str, Any]]) -> None:
         (
             result["method"],
             result["run"],
-            *(f"{area:.3f}" for score in SCORES for area in result["areas"][score]),
+            *("–" if area is None else f"{area:.3f}" for score in SCORES for area in result["areas"][score]),
             f"{result['seconds']:.1f}",
         )
         for result in sorted(results, key=lambda result: methods.index(result["method"]))

@@ -135,8 +135,10 @@ def _write(
 ) -> None:
     """Pictures and numbers of every image, and the manifest."""
     from bort.cli._output import OutputFolder
+    from bort.explain import about_constant
     from bort.pictures import enlarged, npy, overlay, picture, png
 
+    constant = about_constant(maps)
     probabilities, classes = _predictions(subject, inputs.x).max(dim=1)
     pixels = view.pixels(inputs.x)
     with OutputFolder(out) as output:
@@ -150,7 +152,9 @@ def _write(
                 output.add(f"{name}-{method}.npy", npy(saliency[n]))
                 output.add(f"{name}-{method}.png", png(enlarged(overlay(pixels[n], saliency[n], strength))))
                 source["maps"][method] = f"{name}-{method}.npy"
-        manifest = output.close(subject, command="bort explain", **facts, images=inputs.sources)
+        for sentence in constant:
+            print(sentence)
+        manifest = output.close(subject, command="bort explain", **facts, images=inputs.sources, notes=constant)
         print(f"{len(output.files)} files, listed in {manifest}")
 
 

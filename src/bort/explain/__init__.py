@@ -2,6 +2,7 @@
 
 from bort._inspect import Cancelled, Progress, memory_budget
 from bort.explain._cam import cam
+from bort.explain._constant import about_constant, constant
 from bort.explain._guided_ig import guided_ig
 from bort.explain._integrated import integrated_gradients
 from bort.explain._layers import map_layers, top_layer
@@ -15,7 +16,9 @@ __all__ = [
     "Method",
     "Progress",
     "Tracked",
+    "about_constant",
     "cam",
+    "constant",
     "get",
     "guided_ig",
     "integrated_gradients",

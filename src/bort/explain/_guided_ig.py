@@ -88,7 +88,8 @@ def _singular(gradients: Tensor, ahead: Tensor) -> Tensor:
     """(N,): whether the gradients at the baseline are out of proportion to those a step further on. A gradient of 0 there
     says nothing: the logit is flat from there on, as behind closed ReLUs."""
     norms, next_norms = gradients.norm(dim=1), ahead.norm(dim=1)
-    return ~torch.isfinite(norms) | ((norms > _SINGULAR * next_norms) & (next_norms > 0))
+    singular: Tensor = ~torch.isfinite(norms) | ((norms > _SINGULAR * next_norms) & (next_norms > 0))
+    return singular
 
 
 class _Path:

@@ -11,7 +11,7 @@ from bort.measure._deletion import (
     at_step,
     deletion_insertion,
 )
-from bort.measure._evaluate import Evaluation, evaluate
+from bort.measure._evaluate import Evaluation, evaluate, notes
 from bort.measure._layers import (
     Bounds,
     Comprehensibility,
@@ -46,5 +46,6 @@ __all__ = [
     "deletion_insertion",
     "evaluate",
     "gram",
+    "notes",
     "reconstruction_ratio",
 ]

@@ -6,11 +6,13 @@ height of the curve by the trapezoid rule. A good map makes deletion fall early 
 
 There are three scores. "probability" is that of RISE's authors. "logit" is what the classifier computes. "relative" is the
 logit divided by that of the clean image: the only one that fits the paper's table, which has areas below 0 and none above 1.
-It is meaningful if the clean image's logit is well above 0, as it is for the predicted class.
+It has a meaning if the clean image's logit is well above 0, as it usually is for the predicted class; other images have nan
+in its curves and areas and do not count in its means.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -26,6 +28,9 @@ from bort.measure._substrate import Substrate, substrate
 Score = Literal["probability", "logit", "relative"]
 SCORES: Final[tuple[Score, ...]] = ("probability", "logit", "relative")
 
+_SMALLEST_PART: Final = 0.05
+"""Of its scale: a clean logit that is not larger is near 0. Relative scores would be of the order of 20 or more."""
+
 
 @dataclass(frozen=True)
 class DeletionInsertion:
@@ -40,9 +45,22 @@ class DeletionInsertion:
     """Where deletion ends, and where insertion starts."""
 
     @property
+    def counted(self) -> int:
+        """How many images have areas. The relative score of an image whose clean logit is near 0 or negative is nan."""
+        return int(self._has_areas.sum())
+
+    @property
     def means(self) -> tuple[float, float]:
-        """Mean areas of deletion (smaller is better) and insertion (larger is better)."""
-        return self.deletion.double().mean().item(), self.insertion.double().mean().item()
+        """Mean areas of deletion (smaller is better) and insertion (larger is better), over the images that have one; nan if
+        none has."""
+        deletion, insertion = (
+            areas[self._has_areas].double().mean().item() for areas in (self.deletion, self.insertion)
+        )
+        return deletion, insertion
+
+    @property
+    def _has_areas(self) -> Tensor:
+        return ~(self.deletion.isnan() | self.insertion.isnan())
 
 
 def deletion_insertion(
@@ -65,14 +83,19 @@ def deletion_insertion(
             have many ties.
         target: the class; the one predicted for the clean image by default.
         steps: how many times pixels change, each time about the same number.
-        score: "probability", "logit" or "relative".
+        score: "probability", "logit" or "relative". The relative score is nan, with a warning, for images whose clean logit
+            is 0, negative, or at most 5% of its scale: the spread of the image's logits, or how far the logit moves until all
+            pixels are deleted, whichever is larger.
         deletion_to, insertion_from: "zero" (the mean colour of normalised images), "mean" (each image's own mean colour), or
             "blur" (11 × 11 Gaussian of deviation 5, which RISE's authors use for insertion).
         progress: called after each chunk of images.
     """
     _check_score(score)
     substrates: tuple[Substrate, Substrate] = (deletion_to, insertion_from)
-    return all_scores(model, x, saliency, target, steps=steps, substrates=substrates, progress=progress)[score]
+    results = all_scores(
+        model, x, saliency, target, steps=steps, substrates=substrates, progress=progress, warn=score == "relative"
+    )
+    return results[score]
 
 
 @torch.no_grad()
@@ -85,8 +108,10 @@ def all_scores(
     steps: int = DELETION_STEPS,
     substrates: tuple[Substrate, Substrate] = ("zero", "zero"),
     progress: Progress | None = None,
+    warn: bool = True,
 ) -> dict[Score, DeletionInsertion]:
-    """:func:`deletion_insertion` with each of the scores, all out of the same passes through the model."""
+    """:func:`deletion_insertion` with each of the scores, all out of the same passes through the model. ``warn``: if some
+    images have no relative score; without it look at ``counted``."""
     saliency = _check(model, x, saliency, steps)
     classes = classes_of(model, x, target)
     at_once = images_at_once(model, x)
@@ -97,19 +122,36 @@ def all_scores(
             part = slice(start, start + chunk)
             images, targets = x[part], classes[part]
             ranks = _ranks(saliency[part].to(x.device))
-            clean = outputs_of(model, images).gather(1, targets[:, None])
+            clean = outputs_of(model, images)
             ends = ((images, substrate(images, substrates[0])), (substrate(images, substrates[1]), images))
             for which, (begin, end) in enumerate(ends):
                 logits = _logits_between(model, begin, end, ranks, steps, at_once)
+                if which == 0:
+                    divisors = _divisors(clean, logits[:, -1], targets)
                 for score in SCORES:
-                    curves[score][which].append(_scores(logits, targets, clean, score))
+                    curves[score][which].append(_scores(logits, targets, divisors, score))
             if progress is not None:
                 progress(min(len(x), start + chunk), len(x))
     results: dict[Score, DeletionInsertion] = {}
     for score, (deletions, insertions) in curves.items():
         deletion, insertion = torch.cat(deletions), torch.cat(insertions)
         results[score] = DeletionInsertion(deletion, insertion, _area(deletion), _area(insertion), score, substrates)
+    if warn:
+        _warn_of_undefined(len(x) - results["relative"].counted, len(x))
     return results
+
+
+def about_undefined(count: int, total: int) -> str:
+    """What to say of images without a relative score."""
+    return (
+        f"{count} of {total} images have no relative score: the clean image's logit of their class, which it is divided by, "
+        'is near 0 or negative. Use the score "logit" or "probability" for them'
+    )
+
+
+def _warn_of_undefined(count: int, total: int) -> None:
+    if count:
+        warnings.warn(f"{about_undefined(count, total)}.", stacklevel=4)
 
 
 @dataclass(frozen=True)
@@ -164,9 +206,16 @@ def at_step(
         with evaluating(model):
             at_once = images_at_once(model, x)
             for clean, changed, targets in zip(*(torch.split(t, at_once) for t in (x, images, classes)), strict=True):
-                clean_logits = outputs_of(model, clean).gather(1, targets[:, None])
-                heights.append(_scores(outputs_of(model, changed)[:, None], targets, clean_logits, score)[:, 0])
-        return torch.cat(heights)
+                logits = outputs_of(model, changed)
+                divisors = logits[:, :1]  # used by the relative score only
+                if score == "relative":
+                    deleted = outputs_of(model, substrate(clean, substrates[0]))
+                    divisors = _divisors(outputs_of(model, clean), deleted, targets)
+                heights.append(_scores(logits[:, None], targets, divisors, score)[:, 0])
+        together = torch.cat(heights)
+        if score == "relative":
+            _warn_of_undefined(int(together.isnan().sum()), len(x))
+        return together
 
     return AtStep(images, scores)
 
@@ -219,11 +268,25 @@ def _logits_between(model: nn.Module, begin: Tensor, end: Tensor, ranks: Tensor,
     return torch.cat(logits, dim=1)
 
 
-def _scores(logits: Tensor, classes: Tensor, clean: Tensor, score: Score) -> Tensor:
-    """(N, steps): the score of each image's class, from logits (N, steps, classes) and the clean image's (N, 1)."""
+def _scores(logits: Tensor, classes: Tensor, divisors: Tensor, score: Score) -> Tensor:
+    """(N, steps): the score of each image's class, from logits (N, steps, classes). Relative ones are divided by (N, 1)."""
     values = logits.softmax(dim=2) if score == "probability" else logits
     heights = values.gather(2, classes[:, None, None].expand(-1, logits.shape[1], 1))[:, :, 0]
-    return heights / clean if score == "relative" else heights
+    return heights / divisors if score == "relative" else heights
+
+
+def _divisors(clean: Tensor, deleted: Tensor, classes: Tensor) -> Tensor:
+    """(N, 1): the logits that relative scores are divided by, nan where there is no relative score. From the logits
+    (N, classes) of the clean images and of those without any of their pixels."""
+    logits, ends = (both.gather(1, classes[:, None]) for both in (clean, deleted))
+    return torch.where(_has_no_relative(clean, logits, ends), torch.nan, logits)
+
+
+def _has_no_relative(clean: Tensor, logits: Tensor, ends: Tensor) -> Tensor:
+    """(N, 1): whether the clean image's logit is too small to divide by. Its scale is the spread of the image's logits, or
+    how far the class's logit moves until all pixels are deleted (a head with one logit has no spread)."""
+    spread = clean.amax(dim=1, keepdim=True) - clean.amin(dim=1, keepdim=True)
+    return ~(logits > _SMALLEST_PART * torch.maximum(spread, (logits - ends).abs()))
 
 
 def _area(curves: Tensor) -> Tensor:

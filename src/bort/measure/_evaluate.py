@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+import warnings
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -12,7 +13,7 @@ from torch import Tensor, nn
 from bort import explain
 from bort._defaults import DELETION_STEPS
 from bort._inspect import Progress, Target, check_images, classes_of
-from bort.measure._deletion import DeletionInsertion, Score, all_scores
+from bort.measure._deletion import DeletionInsertion, Score, about_undefined, all_scores
 from bort.measure._substrate import Substrate
 
 
@@ -27,6 +28,11 @@ class Evaluation:
     seconds: float
     """For the maps, not for deletion and insertion."""
 
+    @property
+    def constant(self) -> int:
+        """How many of the maps are the same number everywhere."""
+        return int(explain.constant(self.maps).sum())
+
 
 def evaluate(
     model: nn.Module,
@@ -38,6 +44,7 @@ def evaluate(
     substrates: tuple[Substrate, Substrate] = ("zero", "zero"),
     options: dict[str, dict[str, object]] | None = None,
     progress: Callable[[str, int, int], None] | None = None,
+    warn: bool = True,
 ) -> dict[str, Evaluation]:
     """Deletion and insertion (paper, tab:insertion_deletion) of saliency methods, by the names they are registered under.
 
@@ -48,6 +55,7 @@ def evaluate(
         steps, substrates: see :func:`deletion_insertion`.
         options: for single methods, by their names: ``{"rise": {"masks": 500}}``.
         progress: called with (method, done, total) by methods that have an option "progress".
+        warn: of what :func:`notes` says of the result.
     """
     chosen = {name: explain.get(name) for name in (explain.names() if methods is None else methods)}
     unknown = sorted(set(options or {}) - set(chosen))
@@ -65,9 +73,24 @@ def evaluate(
         maps = torch.as_tensor(method(model, x, classes, **keywords)).detach()
         _synchronize(x)
         seconds = time.perf_counter() - start
-        scores = all_scores(model, x, maps, classes, steps=steps, substrates=substrates)
+        scores = all_scores(model, x, maps, classes, steps=steps, substrates=substrates, warn=False)
         evaluations[name] = Evaluation(name, maps, scores, seconds)
+    if warn:
+        for note in notes(evaluations):
+            warnings.warn(note, stacklevel=2)
     return evaluations
+
+
+def notes(evaluations: Mapping[str, Evaluation]) -> list[str]:
+    """Sentences about the images of a batch that an evaluation could not measure: those without a relative score, and, for
+    each method, those whose map is constant."""
+    sentences = []
+    for evaluation in list(evaluations.values())[:1]:  # whether there is a relative score does not depend on the map
+        total = len(evaluation.maps)
+        undefined = total - evaluation.scores["relative"].counted
+        if undefined:
+            sentences.append(f"{about_undefined(undefined, total)}.")
+    return [*sentences, *explain.about_constant({name: e.maps for name, e in evaluations.items()})]
 
 
 def _synchronize(x: Tensor) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from bort import explain
-from bort.measure import Evaluation, Score
+from bort.measure import Evaluation, Score, notes
 from bort.pictures import MUTED, colour, legend, panels, style
 from bort.report._measured import Measured, Say
 from bort.report._words import capital
@@ -67,11 +67,14 @@ def deletion(subjects: list[Measured], say: Say | None = None) -> tuple[Figure, 
         "early) or put into an empty image (dashed: should rise early). "
         f"{capital('; '.join(words) or 'no area is a number')}."
     )
+    for name, methods in evaluations.items():
+        look += "".join(f" {name}: {sentence}" for sentence in notes(methods))
     return curves(evaluations), look
 
 
 def curves(evaluations: Mapping[str, Mapping[str, Evaluation]], score: Score = "relative") -> Figure:
-    """Deletion (falls) and insertion (rises, dashed), the mean over all images: a panel a method, a colour a subject.
+    """Deletion (falls) and insertion (rises, dashed), the mean over the images that have a score: a panel a method, a colour
+    a subject.
 
     Args:
         evaluations: by the subjects' names, what :func:`bort.measure.evaluate` returned for each.
@@ -108,6 +111,9 @@ def _plot(cell: Axes, evaluation: Evaluation, score: Score, name: str, number: i
     both = evaluation.scores[score]
     steps = both.deletion_curves.shape[1] - 1
     percent = [100 * step / steps for step in range(steps + 1)]
-    deleted, inserted = (c.double().mean(dim=0).tolist() for c in (both.deletion_curves, both.insertion_curves))
+    has_curve = ~both.deletion.isnan()
+    deleted, inserted = (
+        curves[has_curve].double().mean(dim=0).tolist() for curves in (both.deletion_curves, both.insertion_curves)
+    )
     cell.plot(percent, deleted, color=colour(number), label=legend(name))
     cell.plot(percent, inserted, color=colour(number), linestyle=(0, (4, 2)))

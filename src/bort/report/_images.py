@@ -115,6 +115,8 @@ def saliency(subjects: list[Measured], say: Say | None = None) -> tuple[Figure, 
         f"Bright: what counts for the class that the network names under the image (SAT, k: {k}: what excites its top "
         "layer, whatever the class). Whether bright pixels are the ones that matter is measured below."
     )
+    for subject in subjects:
+        look += "".join(f" {subject.name}: {words}" for words in explain.about_constant(dict(maps[subject.name])))
     if len(subjects) > 1:
         classes = torch.stack([p.cpu() for p in predictions.values()])
         agree = int((classes == classes[0]).all(dim=0).sum())

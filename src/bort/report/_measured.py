@@ -109,6 +109,7 @@ class Measured:
                 self.images(self.sizes.evaluated),
                 wanted,
                 options=options,
+                warn=False,  # the figures' words say it
                 progress=None if say is None else lambda what, done, total: say(f"{self.name}: {what}", done, total),
             )
         return {name: self._evaluations[name] for name in methods}

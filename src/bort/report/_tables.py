@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Literal
@@ -69,8 +70,12 @@ def deletion(subjects: list[Measured], methods: list[str]) -> str:
     evaluations = {s.name: s.evaluate(methods) for s in subjects}
     header = ("method", "run", *(f"{score} {end}" for score in SCORES for end in ("del. ↓", "ins. ↑")))
     rows = [
-        (method, name, *(f"{one[method].scores[score].means[which]:.3f}" for score in SCORES for which in (0, 1)))
+        (method, name, *(_area(one[method].scores[score].means[which]) for score in SCORES for which in (0, 1)))
         for method in methods
         for name, one in evaluations.items()
     ]
     return table(header, rows, "Areas under deletion and insertion curves", numbers=range(2, len(header)))
+
+
+def _area(mean: float) -> str:
+    return "–" if math.isnan(mean) else f"{mean:.3f}"

@@ -77,6 +77,7 @@ def saliency(trained: Trained, *, images: int, masks: int) -> dict[str, Any]:
         for score in measure.SCORES:
             for end in ("deletion", "insertion"):
                 values = getattr(evaluation.scores[score], end).double()
+                values = values[~values.isnan()]  # images without a relative score do not count
                 error = values.std().item() / len(values) ** 0.5 if len(values) > 1 else 0.0
                 areas[f"{score} {end}"] = [round(values.mean().item(), 5), round(error, 5)]
         methods[name] = areas

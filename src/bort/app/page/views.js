@@ -150,11 +150,11 @@ async function evidence(panel, current, dragged) {
       const [curve, at] = await Promise.all([ask("curve", here), ask("step", { ...here, step: state.step, which: state.which })]);
       if (!current()) return;
       const score = curve[state.score][state.which][state.step];
-      const words = `${state.which}, step ${state.step} of ${info.defaults.steps}: ${state.score === "relative" ? "relative logit" : state.score} ${score.toFixed(3)}`;
+      const words = `${state.which}, step ${state.step} of ${info.defaults.steps}: ${state.score === "relative" ? "relative logit" : state.score} ${score === null ? "–" : score.toFixed(3)}`;
       const placePictures = await loadPictures(body, [[input(state.image), "input"], [overlay.picture, state.method], [at.picture, words]]);
       if (!current()) return;
       const curves = slot(body, "curve", () => element("div"));
-      curves.replaceChildren(plot(curve[state.score], Number(state.step)), ...caution(curve));
+      curves.replaceChildren(...(score === null ? [] : [plot(curve[state.score], Number(state.step))]), ...caution(curve));
       fill(body, [predictions(body, classes), placePictures(), curves]);
     } catch (error) {
       if (isSlow && error.status === 404) forget(run.name);  // the server no longer has the map: the next time it is computed again
@@ -163,13 +163,14 @@ async function evidence(panel, current, dragged) {
   });
 }
 
-// A relative logit says little where the clean image's logit, which it is divided by, is small or negative.
+// There is no relative logit where the clean image's logit, which it is divided by, is near 0 or negative; it says little where that is small.
 function caution(curve) {
   if (state.score !== "relative") return [];
   const clean = curve.logit.deletion[0];
   const heights = [...curve.relative.deletion, ...curve.relative.insertion];
-  if (clean > 0 && Math.max(...heights.map(Math.abs)) <= 2) return [];
-  return [element("p", { class: "caution" }, `The clean image's logit of this class is ${clean.toFixed(2)}: divided by it, the curve says little. `
+  const exists = heights[0] !== null;
+  if (exists && Math.max(...heights.map(Math.abs)) <= 2) return [];
+  return [element("p", { class: "caution" }, `The clean image's logit of this class is ${clean.toFixed(2)}: ${exists ? "divided by it, the curve says little" : "too small to divide by"}. `
     + "Look at the logit or the probability.")];
 }
 
