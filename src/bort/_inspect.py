@@ -5,13 +5,14 @@ block, logits out of whatever a model returns, checked inputs and classes, and h
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.conv import _ConvNd
 from torch.overrides import TorchFunctionMode
 
 Target = Tensor | int | None
@@ -26,21 +27,80 @@ class Cancelled(Exception):
     """Raised by a ``progress`` function to end a method early. The model is left as it was."""
 
 
+_COMPILED = "_orig_mod"  # the name under which torch.compile keeps a module
+_WRAPPERS = (nn.DataParallel, nn.parallel.DistributedDataParallel)
+
+
+def unwrapped(model: nn.Module) -> nn.Module:
+    """The module inside what torch.compile, DataParallel and DistributedDataParallel put around it. Hooks and torch function
+    modes see the layers of that one only."""
+    while True:
+        compiled = model._modules.get(_COMPILED)
+        if compiled is not None:
+            model = compiled
+        elif isinstance(model, _WRAPPERS):
+            model = model.module
+        else:
+            return model
+
+
+def uncompiled_name(name: str) -> str:
+    """The name of a layer or parameter of an unwrapped model without what torch.compile of single layers put into it."""
+    return ".".join(part for part in name.split(".") if part != _COMPILED)
+
+
+def spellings(name: str) -> tuple[str, str]:
+    """A name that was asked for, as it is, and without what wrappers put into it."""
+    plain = uncompiled_name(name)
+    while plain.startswith("module."):
+        plain = plain.removeprefix("module.")
+    return name, plain
+
+
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Inside, the model is in eval mode; afterwards each of its modules is in the mode that it had before."""
+    """Inside, the model is in eval mode, and compiled parts of it run uncompiled, since compiled ones run without hooks;
+    afterwards each of its modules is in the mode that it had before."""
     modes = {module: module.training for module in model.modules()}
+    inner = unwrapped(model).modules()
+    is_compiled = any(_COMPILED in module._modules or module._compiled_call_impl is not None for module in inner)
     try:
         model.eval()
-        yield
+        with torch.compiler.set_stance("force_eager") if is_compiled else nullcontext():
+            yield
     finally:
         for module, mode in modes.items():
             module.training = mode
 
 
 def outputs_of(model: nn.Module, x: Tensor) -> Tensor:
-    """The model's logits for x. The model gets a copy of x, since its first layer may work in place."""
-    return logits_of(model(x * 1))
+    """The model's logits for x."""
+    return logits_of(run(model, x))
+
+
+def run(model: nn.Module, x: Tensor) -> Any:
+    """What the model returns for x, of which it gets a copy, since its first layer may work in place. An error of the model's
+    says what may be wrong with x."""
+    try:
+        return unwrapped(model)(x * 1)
+    except (IndexError, RuntimeError, TypeError, ValueError) as error:
+        hint = _hint(model, x)
+        if hint is None:
+            raise
+        raise ValueError(f"the model fails with {type(error).__name__}: {str(error).strip()}. {hint}") from error
+
+
+def _hint(model: nn.Module, x: Tensor) -> str | None:
+    """What is unusual about an input that a model has failed on."""
+    dtype = next((p.dtype for p in model.parameters() if p.is_floating_point()), x.dtype)
+    if x.dtype != dtype:
+        return (
+            f"The input is {x.dtype}, the model's weights are {dtype}: convert one of them, for example x.to({dtype})"
+        )
+    convolution = next((module for module in model.modules() if isinstance(module, _ConvNd)), None)
+    if convolution is not None and x.ndim == len(convolution.kernel_size) + 1:
+        return f"The input has the shape {tuple(x.shape)}: give a batch, x[None] if it is a single one"
+    return None
 
 
 def logits_of(output: object) -> Tensor:
@@ -62,8 +122,12 @@ def logits_of(output: object) -> Tensor:
 def check_input(model: nn.Module, x: Tensor) -> None:
     """Refuse an input that would fail later with an unclear error, or give a result without meaning."""
     if not isinstance(x, Tensor) or not x.is_floating_point():
+        remedy = (
+            ". For a model that takes another kind of input write a module around it whose forward takes one tensor"
+        )
         raise TypeError(
             f"the input must be a tensor of floating-point numbers, not {getattr(x, 'dtype', type(x).__name__)}"
+            + ("" if isinstance(x, Tensor) else remedy)
         )
     if not x.ndim or not len(x):
         raise ValueError(f"the input of shape {tuple(x.shape)} has no images in it")

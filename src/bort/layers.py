@@ -14,8 +14,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
+from torch.nn.parameter import is_lazy
 
 from bort import penalty
+from bort._inspect import uncompiled_name, unwrapped
 from bort._precision import own_precision
 
 __all__ = ["LinearMap", "Spectrum", "layer_inputs", "linear_map", "linear_maps", "spectrum"]
@@ -65,8 +67,10 @@ def linear_map(name: str, p: Tensor, module: nn.Module, *, split_qkv: bool = Fal
 def linear_maps(model: nn.Module) -> Iterator[tuple[str, Tensor, nn.Module, LinearMap]]:
     """Name, weight, module and reading of every known linear map. A weight that several modules share appears once per
     module."""
-    for prefix, module in model.named_modules():
-        for name, p in module.named_parameters(prefix, recurse=False):
+    for prefix, module in unwrapped(model).named_modules():
+        for name, p in module.named_parameters(uncompiled_name(prefix), recurse=False):
+            if is_lazy(p):
+                raise ValueError(f"parameter {name!r} has no shape yet: run one batch through the lazy model first")
             linear = linear_map(name, p, module)
             if linear is not None and p.is_floating_point() and p.numel():
                 yield name, p, module, linear

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from bort._inspect import evaluating, outputs_of
+from bort._inspect import evaluating, outputs_of, uncompiled_name, unwrapped
 from bort.invert import Grid, grid_of
 
 
@@ -35,6 +35,7 @@ def top_layer(model: nn.Module, x: Tensor, *, deciding: bool = False) -> str:
 def _maps(model: nn.Module, x: Tensor) -> tuple[list[tuple[str, Tensor, Grid]], Tensor]:
     """Name, output and layout of every layer with a map, and the logits; of the first image, with autograd's graph."""
     maps: list[tuple[str, Tensor, Grid]] = []
+    inner = unwrapped(model)
 
     def record(name: str) -> Callable[[nn.Module, object, object], None]:
         def hook(module: nn.Module, inputs: object, output: object) -> None:
@@ -49,7 +50,8 @@ def _maps(model: nn.Module, x: Tensor) -> tuple[list[tuple[str, Tensor, Grid]], 
 
         return hook
 
-    hooks = [m.register_forward_hook(record(name)) for name, m in model.named_modules() if name and _is_layer(m)]
+    layers = {uncompiled_name(name): m for name, m in inner.named_modules() if name and _is_layer(m)}
+    hooks = [m.register_forward_hook(record(name)) for name, m in layers.items()]
     try:
         with torch.inference_mode(False), torch.enable_grad(), evaluating(model):
             return maps, outputs_of(model, x[:1].clone().requires_grad_())

@@ -10,6 +10,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from bort._inspect import spellings, uncompiled_name, unwrapped
+
 
 @dataclass(frozen=True)
 class Grid:
@@ -43,6 +45,7 @@ class Grid:
 
 def grid_of(model: nn.Module, layer: str, features: Tensor) -> Grid:
     """The layout of a layer's features. ValueError if they are no map, as those of a linear head."""
+    model = unwrapped(model)
     if features.ndim == 4:
         if _channels_last(model, layer, features):
             return Grid("channels last", (features.shape[3], features.shape[1], features.shape[2]))
@@ -78,10 +81,13 @@ def _channels_last(model: nn.Module, layer: str, features: Tensor) -> bool:
 
 
 def find_layer(model: nn.Module, name: str) -> nn.Module:
-    """The module of that name. For a name that does not exist the error suggests similar ones."""
-    modules: dict[str, nn.Module] = dict(model.named_modules())
-    if name in modules and name:
-        return modules[name]
+    """The module of that name, with or without what torch.compile and DataParallel put before it. For a name that does not
+    exist the error suggests similar ones."""
+    inner = unwrapped(model)
+    modules: dict[str, nn.Module] = {uncompiled_name(key): module for key, module in inner.named_modules()}
+    for spelling in spellings(name):
+        if spelling and spelling in modules:
+            return modules[spelling]
     names = [key for key in modules if key]
     near = difflib.get_close_matches(name, names, n=3, cutoff=0.5) or names[-3:]
     raise ValueError(f"{type(model).__name__} has no layer {name!r}; there are {', '.join(map(repr, near))} and others")

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from bort import penalty
+from bort._inspect import spellings
 from bort._table import table
 from bort.measure._columns import COLUMNS, Column, LayerAudit
 from bort.measure._inputs import Use, uses_of
@@ -31,9 +32,10 @@ class Audit:
         return len(self.layers)
 
     def __getitem__(self, name: str) -> LayerAudit:
-        for layer in self.layers:
-            if layer.name == name:
-                return layer
+        layers = {layer.name: layer for layer in self.layers}
+        for spelling in spellings(name):
+            if spelling in layers:
+                return layers[spelling]
         raise KeyError(f"no layer {name!r}; there are {', '.join(layer.name for layer in self.layers)}")
 
     def __str__(self) -> str:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from bort import penalty
-from bort._inspect import check_input, evaluating
+from bort._inspect import check_input, evaluating, run
 from bort.layers import LinearMap, layer_inputs, linear_maps
 
 
@@ -55,4 +55,4 @@ def visit_inputs(model: nn.Module, x: Tensor, visit: Visit) -> None:
                 continue  # separate projections of keys and values do not receive the module's first input
             stack.callback(use.module.register_forward_pre_hook(watch(use), with_kwargs=True).remove)
         with evaluating(model):
-            model(x * 1)
+            run(model, x)
