@@ -82,6 +82,9 @@ def audit(model: nn.Module, x: Tensor | None = None) -> Audit:
 
     With a batch of inputs ``x`` the model is run, in eval mode, and the reconstruction ratio and the comprehensibility of
     each layer are measured on the inputs that the layer receives. The model is left as it was: modes, gradients, hooks.
+
+    The layers are those that :func:`bort.param_groups` constrains, and those that it leaves out by their names (``exclude``):
+    the classifier, by default. Its table gives the reason.
     """
     ratios = {} if x is None else reconstruction_ratio(model, x)
     similarities = {} if x is None else comprehensibility(model, x)
