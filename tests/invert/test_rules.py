@@ -38,8 +38,36 @@ def test_activations_of_the_rules_kind_are_counted():
     with rules:
         F.relu(torch.randn(2))
         nn.ReLU()(torch.randn(2))
+    assert not rules.smooth
+    with rules:
         F.gelu(torch.randn(2))
-    assert rules.activations == 2
+    assert rules.activations == 3
+    assert rules.smooth
+
+
+class Mixed(nn.Module):
+    """A smooth network with one ReLU, in a squeeze-and-excitation block."""
+
+    def __init__(self):
+        super().__init__()
+        self.a, self.b, self.squeeze = nn.Conv2d(1, 4, 3), nn.Conv2d(4, 6, 3), nn.Conv2d(6, 6, 1)
+
+    def forward(self, x):
+        z = F.silu(self.b(F.silu(self.a(x))))
+        return (z * F.relu(self.squeeze(z.mean(dim=(2, 3), keepdim=True))).sigmoid()).mean(dim=(2, 3))
+
+
+@pytest.mark.parametrize("rule", ["guided", "deconvolution"])
+def test_a_relu_does_not_switch_the_rule_off_for_smooth_activations(rule):
+    """g of the second convolution has two SiLUs on its way, and no ReLU."""
+    net, x, seed = Mixed().double(), seeds(2, 1, 8, 8), seeds(2, 6, 4, 4, seed=3)
+    trace = Backtracker(net, "b", rule).trace(x)
+    assert trace.smooth
+    signal = seed
+    for value, convolution in ((trace.features, net.b), (F.silu(net.a(x)), net.a)):
+        passed = signal.clamp(min=0) * (value > 0 if rule == "guided" else 1)
+        signal = F.conv_transpose2d(passed, convolution.weight)
+    torch.testing.assert_close(trace(seed), signal)
 
 
 class Clamped(nn.Module):

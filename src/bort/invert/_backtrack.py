@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from bort._inspect import check_input, current_budget, evaluating, outputs_of
+from bort._inspect import check_input, current_budget, evaluating, outputs_of, unwrapped
 from bort.invert._grid import find_layer
 from bort.invert._rules import RULES, Rule, Rules
 from bort.invert._trace import Trace
@@ -38,14 +38,12 @@ class Backtracker:
     def trace(self, x: Tensor) -> Trace:
         """One forward pass of a batch of inputs."""
         check_input(self.model, x)
-        trace, activations = self._forward(x, smooth=False)
+        trace, activations = self._forward(x)
         if not activations and self.rule != "gradient":
-            trace, activations = self._forward(x, smooth=True)
-            if not activations:
-                raise ValueError(
-                    f"{type(self.model).__name__} has no ReLU, GELU or SiLU that could be intercepted, so the rule "
-                    f"{self.rule!r} has nothing to act on: use rule='gradient'"
-                )
+            raise ValueError(
+                f"{type(unwrapped(self.model)).__name__} has no ReLU, GELU or SiLU that could be intercepted, so the rule "
+                f"{self.rule!r} has nothing to act on: use rule='gradient'"
+            )
         return trace
 
     def batches(self, x: Tensor, seeds: int = 1) -> list[Tensor]:
@@ -83,9 +81,9 @@ class Backtracker:
         with self._hooked(replace), evaluating(self.model), torch.no_grad(), rules:
             return outputs_of(self.model, x)
 
-    def _forward(self, x: Tensor, *, smooth: bool) -> tuple[Trace, int]:
+    def _forward(self, x: Tensor) -> tuple[Trace, int]:
         """A traced pass, and how many activations it met that the rule is for."""
-        rules = Rules(self.rule, smooth=smooth)
+        rules = Rules(self.rule)
         outputs: list[Tensor] = []
 
         def record(output: Tensor) -> Tensor:
@@ -120,7 +118,7 @@ class Backtracker:
             features=end.detach(),
             outputs=logits.detach(),
             rule=self.rule,
-            smooth=smooth,
+            smooth=rules.smooth,
             activated=rules.activated is not None,
             largest=max(rules.largest, leaf.numel()),
             total=max(rules.total, leaf.numel()),

@@ -9,8 +9,9 @@ replaces the derivative of every ReLU that a model calls, however it is written:
 place, one module many times, a clamp or threshold at 0. Only torch.maximum(x, 0) and arithmetic such as x · (x > 0) are not
 recognised. The model itself is not changed.
 
-In a network without ReLU the same rules replace the derivatives of its smooth activations (GELU, SiLU and others, in DeiT,
-Swin, ConvNeXt), with "the activation function's value is positive" for :math:`a_i > 0`; the signal passes unscaled.
+The same rules replace the derivatives of smooth activations (GELU, SiLU and others, in DeiT, Swin, ConvNeXt), with "the
+activation function's value is positive" for :math:`a_i > 0`; the signal passes unscaled. A network may have both kinds, as
+MobileNetV3 with its Hardswish and the ReLUs of its squeeze-and-excitation blocks.
 """
 
 from __future__ import annotations
@@ -79,17 +80,18 @@ class _Deconvolution(torch.autograd.Function):
 
 
 class Rules(TensorCount):
-    """While active, ReLUs (or, if ``smooth``, smooth activations) go back by ``rule``. The pass's tensors are counted too.
+    """While active, ReLUs and smooth activations go back by ``rule``. The pass's tensors are counted too.
 
     If the :meth:`watch`-ed tensor goes into an activation function and nowhere else, the function's result is ``activated``;
     if there is a ``replacement``, the function returns that instead.
     """
 
-    def __init__(self, rule: Rule, *, smooth: bool = False, replacement: Tensor | None = None) -> None:
+    def __init__(self, rule: Rule, *, replacement: Tensor | None = None) -> None:
         super().__init__()
-        self.smooth = smooth
         self.activations = 0
-        """How many calls were of the kind that the rule is for."""
+        """How many calls the rule was for."""
+        self.smooth = False
+        """Whether some of them were of smooth activations."""
         self.activated: Tensor | None = None
         self._function: Any = {"guided": _Guided, "deconvolution": _Deconvolution, "gradient": None}[rule]
         self._watched: Tensor | None = None
@@ -119,7 +121,7 @@ class Rules(TensorCount):
             args = (options.pop("input"),)
         a: Tensor = args[0]
         result: Tensor
-        if is_relu == self.smooth or self._function is None:
+        if self._function is None:
             result = func(*args, **options)
         else:
             options.pop("inplace", None)
@@ -127,7 +129,8 @@ class Rules(TensorCount):
                 value = torch.relu(a) if is_relu else func(*args, **options)
             passed = self._function.apply(a, value)
             result = a.copy_(passed) if in_place else passed
-        self.activations += is_relu != self.smooth
+        self.activations += 1
+        self.smooth |= not is_relu
         self.count(result)
         if self._watched is a:
             if self._replacement is not None:

@@ -24,7 +24,7 @@ class Trace:
     """The model's logits."""
     rule: Rule
     smooth: bool
-    """Whether the rule applies to smooth activations, because the model has no ReLU."""
+    """Whether the rule has acted on smooth activations, of which the model may have others beside its ReLUs."""
     activated: bool
     """Whether the features are those after an activation function that follows, and not the layer's own output."""
     largest: int
