@@ -30,7 +30,7 @@ def test_the_signature_is_the_bases_plus_ours(cls):
     ours, theirs = inspect.signature(cls).parameters, inspect.signature(cls.base).parameters
     assert [ours[name] for name in theirs] == list(theirs.values())
     added = [name for name in ours if name not in theirs]
-    assert added == ["constraint", "decoupled", "every", "scale", "mode", "precision", "shard"]
+    assert added == ["constraint", "decoupled", "every", "warmup", "scale", "mode", "precision", "shard"]
     assert all(ours[name].kind is inspect.Parameter.KEYWORD_ONLY for name in added)
 
 

@@ -97,10 +97,11 @@ def test_the_guard_works_without_looking():
     assert sigma.max() < 1.05
 
 
+@pytest.mark.parametrize("warmup", [0, 6])
 @pytest.mark.parametrize(("cls", "options"), CASES)
-def test_a_captured_step_replays_right(cls, options):
-    """Captured once and replayed with new gradients and a new lr, against the eager optimizer."""
-    extra = {"lr": torch.tensor(options["lr"], device="cuda"), "fused": True}
+def test_a_captured_step_replays_right(cls, options, warmup):
+    """Captured once and replayed with new gradients, a new lr and a warm-up under way, against the eager optimizer."""
+    extra = {"lr": torch.tensor(options["lr"], device="cuda"), "fused": True, "warmup": warmup}
     if cls is not BortS:
         extra["capturable"] = True
     eager, captured = model(), model()
@@ -128,6 +129,22 @@ def test_a_captured_step_replays_right(cls, options):
     for a, b in zip(eager.parameters(), captured.parameters(), strict=True):
         torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-6)
     assert graphed.residuals() == pytest.approx(plain.residuals(), rel=1e-3)
+
+
+@pytest.mark.parametrize(("cls", "options"), CASES)
+def test_a_warm_up_is_that_of_a_cpu(cls, options):
+    on_gpu, on_cpu = model(), model().cpu()
+    optimizers = [cls(net.parameters(), constraint=0.4, warmup=5, **options) for net in (on_gpu, on_cpu)]
+    for step in range(8):
+        step_gradients(on_gpu, step)
+        for p, q in zip(on_gpu.parameters(), on_cpu.parameters(), strict=True):
+            q.grad = p.grad.cpu()
+        for optimizer in optimizers:
+            optimizer.step()
+    for p, q in zip(on_gpu.parameters(), on_cpu.parameters(), strict=True):
+        torch.testing.assert_close(p.cpu(), q, rtol=1e-2, atol=1e-3)
+    copied = optimizers[0].state_dict()["param_groups"][0]["penalty_step"]
+    assert float(copied) == 8
 
 
 @pytest.mark.filterwarnings("ignore:The CUDA Graph is empty")

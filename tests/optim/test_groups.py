@@ -133,6 +133,16 @@ def test_parametrized_weights_are_not_mistaken_for_the_matrix():
     assert not any(d.constrained for d in param_groups(model).decisions)
 
 
+def test_factors_of_lora_are_left_alone():
+    layer = nn.Linear(4, 4)
+    layer.lora_A, layer.lora_B = nn.Linear(4, 2, bias=False), nn.Linear(2, 4, bias=False)
+    by_name = decisions(nn.Sequential(layer))
+    assert by_name["0.weight"].constrained
+    for name in ("0.lora_A.weight", "0.lora_B.weight"):
+        assert not by_name[name].constrained
+        assert "LoRA" in by_name[name].reason
+
+
 def test_exclude_takes_shell_patterns():
     by_name = decisions(Everything(), exclude=("conv.*", "attention.*", "head.weight"))
     assert by_name["conv.weight"].reason == "excluded by 'conv.*'"

@@ -75,6 +75,8 @@ class GroupStep:
         """g + λ·direction, for the base optimizer's step."""
         assert p.grad is not None
         strength = -self.spec.strength if self.spec.maximize else self.spec.strength
+        if self.spec.strength_tensor is not None:
+            direction = direction * self.spec.strength_tensor
         if self.grad_scale is not None:
             direction = direction * self.grad_scale.to(direction.device)
         grad = torch.add(local_gradient(p), direction, alpha=strength).to(p.grad.dtype)
@@ -88,6 +90,8 @@ class GroupStep:
             direction = torch.where(called_off, torch.zeros_like(direction), direction)
         assert self.lr is not None  # `_settings.check` refuses decoupled groups without one
         lr = self.lr
+        if self.spec.strength_tensor is not None:
+            direction = direction * self.spec.strength_tensor
         if isinstance(lr, Tensor):
             direction, lr = direction * lr, 1.0
         local(p).sub_(direction, alpha=lr * self.spec.strength)

@@ -26,14 +26,14 @@ from torch.optim import Optimizer
 from bort import penalty
 from bort.optim import _settings
 from bort.optim._apply import LentGradients
-from bort.optim._group_penalty import GroupPenalty
+from bort.optim._group_penalty import GroupPenalty, active_weights
 from bort.optim._spec import constrained
 
 
 class Bort(Optimizer):
     """The mixin in front of a torch optimizer. Made by :func:`bort.bortify`; see there for the arguments."""
 
-    _base_step: ClassVar[Callable[[Optimizer], Any]]
+    _base_step: ClassVar[Callable[..., Any]]
     _decoupled: ClassVar[bool]
     _writes_gradients: ClassVar[bool]
     """Whether the base optimizer changes gradients in place (timm's LAMB clips them)."""
@@ -44,6 +44,7 @@ class Bort(Optimizer):
         constraint: float = 0.1,
         decoupled: bool | None = None,
         every: int = 1,
+        warmup: int = 0,
         scale: penalty.Scale = 1.0,
         mode: penalty.Mode = "full",
         precision: str = "high",
@@ -54,6 +55,7 @@ class Bort(Optimizer):
             "constraint": constraint,
             "decoupled": self._decoupled if decoupled is None else decoupled,
             "every": every,
+            "warmup": warmup,
             "scale": scale,
             "mode": mode,
             "precision": precision,
@@ -83,6 +85,9 @@ class Bort(Optimizer):
             self.defaults.setdefault(key, default)
         super().add_param_group(param_group)
         index = len(self.param_groups) - 1
+        if self.param_groups[index]["every"] != 1 or self.param_groups[index]["warmup"]:
+            # There from the beginning: torch.distributed.checkpoint takes a group's keys to be the same at all times.
+            self.param_groups[index].setdefault("penalty_step", 0)
         try:
             _settings.check(self.param_groups[index], index)
         except Exception:
@@ -96,15 +101,19 @@ class Bort(Optimizer):
         current = self.__dict__.get("param_groups", [])
         super().__setstate__(state)
         if "_own_defaults" not in self.__dict__:  # unpickled or copied
-            self._own_defaults = {key: self.defaults[key] for key in (*_settings.SETTINGS, *_settings.LAYOUT)}
+            self._own_defaults = {
+                key: self.defaults.get(key, _settings.LATER.get(key))
+                for key in (*_settings.SETTINGS, *_settings.LAYOUT)
+            }
             self._prepare()
         for index, group in enumerate(self.param_groups):
             settings = current[index] if index < len(current) else self._own_defaults
             for key in self._own_defaults:
                 group.setdefault(key, settings[key])
 
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """One step of the base optimizer with the penalty in it. A closure is evaluated first, once."""
+    def step(self, closure: Callable[[], Any] | None = None, **arguments: Any) -> Any:
+        """One step of the base optimizer with the penalty in it. A closure is evaluated first, once; other keywords are those
+        of the base optimizer's own step."""
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -115,23 +124,24 @@ class Bort(Optimizer):
                 self._apply_penalties(lent)
             if self._writes_gradients:
                 lent.lend_copies(p for group in self.param_groups for p in group["params"])
-            type(self)._base_step(self)
+            type(self)._base_step(self, **arguments)
         finally:
             lent.give_back()
         return loss
 
     def _apply_penalties(self, lent: LentGradients) -> None:
         """Move decoupled weights, and lend coupled ones their penalised gradients."""
-        steps = []
-        for index, group in enumerate(self.param_groups):
-            if group["constraint"]:
-                group_penalty = self._penalties[index]
-                step = group_penalty.begin(self, group, lent)
-                if step is not None:
-                    steps.append((group_penalty, step))
-        # Only now, when all groups have begun: a gradient that is refused leaves every weight as it was.
-        for group_penalty, step in steps:
-            group_penalty.apply(step)
+        # All gradients are looked at first: one that is refused leaves every weight and every count of steps as it was.
+        pending = [
+            (self._penalties[index], group, active_weights(group))
+            for index, group in enumerate(self.param_groups)
+            if group["constraint"]
+        ]
+        for group_penalty, group, weights in pending:
+            for step in group_penalty.begin(self, group, weights, lent):
+                group_penalty.apply(step)
+        for index, (group_penalty, group, _) in enumerate(pending):
+            group_penalty.warn_if_far(group, index, stacklevel=6)
 
     def constrained(self) -> list[tuple[str, Tensor]]:
         """The names and weights that have a constraint, of all groups.

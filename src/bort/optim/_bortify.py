@@ -35,6 +35,8 @@ def bortify(cls: type[Optimizer]) -> type[Any]:
         decoupled: apply the penalty to the weight, as AdamW does weight decay, rather than add it to the gradient.
             Default: False for SGD and its subclasses, whose steps are proportional to the gradient; True for all others.
         every: apply every·λ at each every-th step, at 1/every of the cost.
+        warmup: let λ grow from 0 to ``constraint`` over so many steps: for networks that begin far from it, such as
+            pretrained ones.
         scale: s of the target WᵀW = s·I, or "adaptive": (mean row norm)².
         mode: "full" (the paper), "rows" or "columns" (norms only), each also as "l1-…".
         precision: of the penalty's products on a GPU, in the words of torch.set_float32_matmul_precision: "highest" is
@@ -60,7 +62,8 @@ def bortify(cls: type[Optimizer]) -> type[Any]:
             f"{cls.__name__} evaluates its closure several times a step: the penalty has no one place in it"
         )
     decoupled = not issubclass(cls, SGD)
-    return _BortClass(
+    metaclass: Any = type(cls)
+    return _metaclass(metaclass)(
         _name(cls),
         (Bort, cls),
         {
@@ -73,6 +76,16 @@ def bortify(cls: type[Optimizer]) -> type[Any]:
             "base": cls,
         },
     )
+
+
+@functools.cache
+def _metaclass(theirs: Any) -> type[_BortClass]:
+    """Of a class that has a metaclass of its own, such as abc.ABCMeta: both in one, since Python takes one only."""
+    if issubclass(_BortClass, theirs):
+        return _BortClass
+    both = type(f"_Bort{theirs.__name__}", (_BortClass, theirs), {})
+    copyreg.pickle(both, _reduce)
+    return both
 
 
 def _name(cls: type[Optimizer]) -> str:

@@ -14,6 +14,7 @@ All but the kernels yield (weight, direction, residual), which `GroupStep.apply`
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterable
 from typing import Any
 
@@ -27,10 +28,13 @@ from bort._precision import own_precision
 from bort.optim import _plain_torch
 from bort.optim._apply import GroupStep, LentGradients
 from bort.optim._settings import refuse_gradient
-from bort.optim._spec import Move, PenaltySpec, Weight, constrained, is_matrix
+from bort.optim._spec import Move, PenaltySpec, Weight, constrained, is_fake, is_matrix
 from bort.optim._stability import Stability
 from bort.optim.kernels import Kernels, is_capturing
 from bort.optim.sharded import DdpSharing, ShardedRounds, directions, is_dtensor, whole
+
+# A residual from which on a weight counts as far: σ² is further from s than any usual initialisation puts it.
+_FAR = 10.0
 
 
 class GroupPenalty:
@@ -44,27 +48,35 @@ class GroupPenalty:
         self._kernels = Kernels()
         self._sharded = ShardedRounds()
         self._ddp = DdpSharing()
+        self._has_looked = False
 
-    def begin(self, optimizer: Optimizer, group: dict[str, Any], lent: LentGradients) -> GroupStep | None:
-        """The step that ``apply`` is to make, or None if no penalty is due. Counts the steps between two penalties."""
-        spec = PenaltySpec.of(group)
-        distributed = dist.is_available() and dist.is_initialized()
-        matrices = [p for p in group["params"] if is_matrix(p)]
-        weights = _active(matrices, group, spec.shard, distributed)
-        if not _is_due(group, spec.every) or not weights:
-            return None
-        return GroupStep(
-            spec,
-            weights,
-            Stability.of(spec, group, optimizer.defaults.get("lr")),
-            self._residuals_for(len(matrices), weights[0][1].device),
-            group.get("lr"),
-            lent,
-            optimizer.state,
-            getattr(optimizer, "grad_scale", None),
-            getattr(optimizer, "found_inf", None),
-            distributed,
-        )
+    def begin(
+        self, optimizer: Optimizer, group: dict[str, Any], weights: list[Weight], lent: LentGradients
+    ) -> list[GroupStep]:
+        """The steps that ``apply`` is to make: none if no penalty is due, one as a rule. Counts the steps of the group."""
+        if not _is_due(group) or not weights:
+            return []
+        spec = PenaltySpec.of(group, _warm(group, weights[0][1]))
+        count = sum(is_matrix(p) for p in group["params"])
+
+        def step_of(weights: list[Weight]) -> GroupStep:
+            return GroupStep(
+                spec,
+                weights,
+                Stability.of(spec, group, optimizer.defaults.get("lr")),
+                self._residuals_for(count, weights[0][1].device),
+                group.get("lr"),
+                lent,
+                optimizer.state,
+                getattr(optimizer, "grad_scale", None),
+                getattr(optimizer, "found_inf", None),
+                dist.is_available() and dist.is_initialized(),
+            )
+
+        first, repeated = _without_repetitions(weights)
+        # A parameter that is listed twice (torch warns of it) has two steps of the base optimizer, and so two penalties:
+        # coupled, the same penalised gradient counts in both; decoupled, the weight moves a second time.
+        return [step_of(first), *(step_of([weight]) for weight in repeated if spec.decoupled)]
 
     def apply(self, step: GroupStep) -> None:
         if not step.distributed:
@@ -81,7 +93,7 @@ class GroupPenalty:
 
     def _apply_whole(self, weights: list[Weight], step: GroupStep) -> None:
         """Weights that are whole on this process."""
-        if weights and weights[0][1].is_cuda:
+        if weights and weights[0][1].is_cuda and not is_fake(weights[0][1]):
             weights = self._apply_by_kernels(weights, step)
         if weights:
             moves = _plain_torch.directions(weights, step.spec, step.stability)
@@ -114,6 +126,23 @@ class GroupPenalty:
             self._apply_whole(_with_gradient(weights), step)
         self._ddp.end()
 
+    def warn_if_far(self, group: dict[str, Any], index: int, stacklevel: int) -> None:
+        """Once, after the first penalty: a network that has been trained without the constraint may be far from it, and a
+        full λ then undoes what it has learned. Reads one number back from the device."""
+        if self._has_looked or self._residuals is None or is_capturing() or is_fake(self._residuals):
+            return
+        self._has_looked = True
+        largest = self._residuals.nan_to_num(nan=0.0).max()
+        if not largest > _FAR or group["warmup"]:
+            return
+        name = constrained(group)[int(self._residuals.nan_to_num(nan=0.0).argmax())][0]
+        warnings.warn(
+            f"param group {index}: the weight {name!r} is far from its constraint (residual {largest:.3g}, 0 on it), and "
+            f"constraint={group['constraint']:g} pulls on all it has learned. If the network is pretrained, let the "
+            "constraint grow with warmup=STEPS, or make it smaller.",
+            stacklevel=stacklevel,
+        )
+
     def _residuals_for(self, count: int, device: torch.device) -> Tensor:
         """The group's residuals, nan before the first step. The same memory at every step: a captured CUDA graph goes on
         writing where ``residuals`` reads."""
@@ -141,12 +170,14 @@ def _move(moves: Iterable[Move], device: torch.device, step: GroupStep) -> None:
             step.apply(weight, direction, residual)
 
 
-def _active(matrices: list[Tensor], group: dict[str, Any], shard: bool, distributed: bool) -> list[Weight]:
+def active_weights(group: dict[str, Any]) -> list[Weight]:
     """The weights that a penalty is computed for: those that have a gradient, and those that all ranks compute together,
     with or without a gradient here, since the others would wait for a rank that left one out."""
+    distributed = dist.is_available() and dist.is_initialized()
+    shard = group["shard"]
     return [
         (slot, p)
-        for slot, p in enumerate(matrices)
+        for slot, p in enumerate(filter(is_matrix, group["params"]))
         if (
             (distributed and (shard or is_dtensor(p)) and p.requires_grad)
             if (grad := p.grad) is None
@@ -155,20 +186,61 @@ def _active(matrices: list[Tensor], group: dict[str, Any], shard: bool, distribu
     ]
 
 
+def _without_repetitions(weights: list[Weight]) -> tuple[list[Weight], list[Weight]]:
+    """The weights, each once, and those that are listed again."""
+    if len({id(p) for _, p in weights}) == len(weights):
+        return weights, []
+    seen: set[int] = set()
+    first: list[Weight] = []
+    repeated: list[Weight] = []
+    for weight in weights:
+        (repeated if id(weight[1]) in seen else first).append(weight)
+        seen.add(id(weight[1]))
+    return first, repeated
+
+
 def _with_gradient(weights: list[Weight]) -> list[Weight]:
     return [weight for weight in weights if weight[1].grad is not None]
 
 
-def _is_due(group: dict[str, Any], every: int) -> bool:
-    """Whether this step is an ``every``-th one. The count lives in the group, so that a checkpoint carries it."""
+def _is_due(group: dict[str, Any]) -> bool:
+    """Whether a penalty is due in this step. Steps are counted in the group, so that a checkpoint carries the count."""
     if not group.get("train_mode", True):  # schedule-free, switched to evaluation
         return False
-    if every == 1:
+    lr = group.get("lr")
+    if lr is not None and not (isinstance(lr, Tensor) and lr.device.type != "cpu") and lr == 0:
+        # Nothing moves, so nothing may be left behind: torch.distributed.checkpoint makes such a step to create the state
+        # of an optimizer, and a penalty would stay in its momentum.
+        return False
+    every = group["every"]
+    if every == 1 and not group["warmup"]:
         return True
-    if is_capturing():
+    if every > 1 and is_capturing():
         raise RuntimeError(
             f"every={every} cannot be captured in a CUDA graph: each replay would repeat the decision of "
             "one step. Use every=1 with a captured step."
         )
-    group["penalty_step"] = group.get("penalty_step", 0) + 1
-    return bool(group["penalty_step"] % every == 0)
+    steps = group.get("penalty_step", 0)
+    if isinstance(steps, Tensor):
+        steps += 1  # in place: see `_warm`
+    else:
+        group["penalty_step"] = steps = steps + 1
+    return every == 1 or bool(int(steps) % every == 0)
+
+
+def _warm(group: dict[str, Any], weight: Tensor) -> float | Tensor:
+    """The part of λ that the warm-up has reached in this step.
+
+    On a GPU steps are counted by a tensor there, so that a captured CUDA graph goes on counting when it is replayed.
+    """
+    warmup, steps = group["warmup"], group.get("penalty_step", 0)
+    if not warmup:
+        return 1.0
+    if not weight.is_cuda or is_fake(weight) or group["every"] > 1:
+        return min(1.0, float(steps) / float(warmup))
+    if not isinstance(steps, Tensor) or steps.device != weight.device:
+        if is_capturing():
+            raise RuntimeError(f"warmup={warmup}: make a step before the one that is captured in a CUDA graph")
+        steps = group["penalty_step"] = torch.tensor(float(steps), device=weight.device)
+    part: Tensor = torch.clamp(steps / warmup, max=1.0)
+    return part

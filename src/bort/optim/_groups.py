@@ -132,6 +132,8 @@ def _decide(name: str, p: Tensor, module: nn.Module, exclude: Sequence[str], qkv
         return unconstrained("norm", decayed=False)
     if "bias" in leaf:
         return unconstrained("bias", decayed=False)
+    if "lora_" in name:
+        return unconstrained("a factor of LoRA: the constraint is for the product BA, not for A and B one by one")
     linear = linear_map(name, p, module, split_qkv=qkv == "split")
     if linear is None:
         return unconstrained(f"not a known linear map: {leaf} of {type(module).__name__}")

@@ -13,8 +13,11 @@ from bort import penalty
 from bort.optim._spec import Move, PenaltySpec, Weight
 from bort.optim._stability import Stability
 
-# A batch of stacked weights is a copy of them: keep it small. On the CPU stacking gains nothing, a product fills the cores.
+# A batch of stacked weights is a copy of them: keep it small.
 _STACK_BYTES = 96 * 2**20
+# On a CPU a larger weight gains nothing from stacking: its products fill the cores. Of small ones the calls are the cost:
+# 2,000 matrices of 4 × 4 take 14 times as long one by one (benchmarks/small.py).
+_STACK_ON_CPU = 2**14
 # From this side on a Gram matrix is computed in strips of its lower half.
 _STRIPS_FROM, _STRIPS = 512, 4
 
@@ -39,11 +42,12 @@ def directions(weights: list[Weight], spec: PenaltySpec, stability: Stability) -
 
 
 def _batches(weights: list[Weight]) -> Iterator[list[Weight]]:
-    """Weights that can be stacked, in batches of at most ``_STACK_BYTES``; on a CPU, and for autograd, one by one."""
+    """Weights that can be stacked, in batches of at most ``_STACK_BYTES``. Large ones on a CPU go one by one, as all do for
+    autograd."""
     alike: dict[Any, list[Weight]] = {}
     for weight in weights:
         p = weight[1]
-        single = p.device.type == "cpu" or torch.is_grad_enabled()
+        single = torch.is_grad_enabled() or (p.device.type == "cpu" and p.numel() > _STACK_ON_CPU)
         alike.setdefault(weight[0] if single else (p.shape, p.dtype, p.device, p.stride()), []).append(weight)
     for members in alike.values():
         p = members[0][1]

@@ -14,7 +14,9 @@ from bort.optim._spec import PenaltySpec, constrained
 from bort.optim.sharded import is_dtensor, unsupported
 from bort.penalty import MODES
 
-SETTINGS: Final = ("constraint", "decoupled", "every", "scale", "mode", "precision", "shard")
+SETTINGS: Final = ("constraint", "decoupled", "every", "warmup", "scale", "mode", "precision", "shard")
+# Settings that optimizers pickled by version 0.1.0 do not have.
+LATER: Final[dict[str, Any]] = {"warmup": 0}
 PRECISIONS: Final = ("highest", "high", "medium")
 
 # Where the matrix is in the tensor. `param_groups` sets these from the modules; plain parameters need neither.
@@ -37,6 +39,11 @@ def check(group: dict[str, Any], index: int) -> None:
     every = group["every"]
     if isinstance(every, bool) or not isinstance(every, int) or every < 1:
         raise ValueError(f"every={every!r} in {where}: must be a whole number ≥ 1, the steps between two penalties")
+    warmup = group["warmup"]
+    if isinstance(warmup, bool) or not isinstance(warmup, int) or warmup < 0:
+        raise ValueError(
+            f"warmup={warmup!r} in {where}: must be a whole number ≥ 0, the steps until λ has its full value"
+        )
     scale = group["scale"]
     if scale != "adaptive" and (
         isinstance(scale, (bool, str)) or not isinstance(scale, (int, float)) or not 0 < scale < math.inf

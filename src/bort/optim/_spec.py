@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -39,9 +40,11 @@ class PenaltySpec:
     nesterov: bool = False
     schedule_free: bool = False
     """The base optimizer keeps a second copy z of each weight, which has to be moved as well."""
+    warm: float | Tensor = 1.0
+    """The part of λ that a warm-up has reached, from 0 to 1; a tensor on a GPU, where a CUDA graph may be captured."""
 
     @classmethod
-    def of(cls, group: dict[str, Any]) -> PenaltySpec:
+    def of(cls, group: dict[str, Any], warm: float | Tensor = 1.0) -> PenaltySpec:
         decoupled = group["decoupled"]
         momentum = 0.0 if decoupled else min(float(group.get("momentum") or 0.0), _LARGEST_MOMENTUM)
         return cls(  # by position, since this runs at every step: keywords take longer than the rest
@@ -58,12 +61,19 @@ class PenaltySpec:
             momentum,
             bool(group.get("nesterov")),
             "train_mode" in group,
+            warm,
         )
 
     @property
     def strength(self) -> float:
-        """λ of one penalty: that of all the steps since the last one."""
-        return self.constraint * self.every
+        """λ of one penalty: that of all the steps since the last one, as far as a warm-up has come if that is a number."""
+        strength = self.constraint * self.every
+        return strength if isinstance(self.warm, Tensor) else strength * self.warm
+
+    @property
+    def strength_tensor(self) -> Tensor | None:
+        """What ``strength`` has to be multiplied with on the device."""
+        return self.warm if isinstance(self.warm, Tensor) else None
 
     @property
     def reading(self) -> dict[str, Any]:
@@ -88,3 +98,13 @@ def constrained(group: dict[str, Any]) -> list[tuple[str, Tensor]]:
 def is_matrix(p: Tensor) -> bool:
     """Whether a parameter has a matrix to constrain: two or more dimensions, none of them empty."""
     return p.ndim >= 2 and p.numel() > 0
+
+
+def is_fake(tensor: Tensor) -> bool:
+    """Whether a tensor has a shape but no numbers: on the meta device, or one of torch's FakeTensorMode."""
+    return tensor.is_meta or _is_fake_class(type(tensor))
+
+
+@functools.cache
+def _is_fake_class(cls: type) -> bool:
+    return any(base.__name__ == "FakeTensor" for base in cls.__mro__)  # by name: its module takes a second to import

@@ -61,8 +61,8 @@ class Reference:
                 if settings["decoupled"]:
                     weight -= group["lr"] * move  # W ← W − αλ(WWᵀW − sW)
                 else:
-                    own_gradients[weight] = weight.grad
-                    weight.grad = weight.grad + move  # g ← g + λ(WWᵀW − sW)
+                    gradient = own_gradients.setdefault(weight, weight.grad)  # a weight may be listed twice
+                    weight.grad = gradient + move  # g ← g + λ(WWᵀW − sW)
         self.base.step()
         for weight, gradient in own_gradients.items():
             weight.grad = gradient

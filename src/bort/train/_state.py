@@ -40,7 +40,10 @@ def restore(
             f"the checkpoint is of another network: {other} is {saved.get(other, 'not there')}, the recipe's is "
             f"{shapes.get(other, 'not there')}"
         )
-    settings = [{key: value for key, value in group.items() if key != "params"} for group in optimizer.param_groups]
+    settings = [
+        {key: value for key, value in group.items() if key not in ("params", "penalty_step")}
+        for group in optimizer.param_groups
+    ]
     if sharded:
         from torch.distributed.checkpoint.state_dict import StateDictOptions, set_model_state_dict, set_state_dict
 

@@ -71,6 +71,8 @@ class Kernels:
             rate, rate_tensor = _split(stability.rate)
             strength = -spec.strength if spec.maximize else spec.strength
             scale_here = None if grad_scale is None else grad_scale.to(tiling.device)
+            if spec.strength_tensor is not None:
+                scale_here = spec.strength_tensor if scale_here is None else scale_here * spec.strength_tensor
             scalars = Scalars(spec.scale, rate, rate_tensor, strength, scale_here, stability.limits)  # type: ignore[arg-type]
             memory = torch.empty(tiling.result_size, dtype=tiling.dtype, device=tiling.device)
             start, width = memory.data_ptr(), memory.element_size()
