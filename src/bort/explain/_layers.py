@@ -42,7 +42,7 @@ def _maps(model: nn.Module, x: Tensor) -> tuple[list[tuple[str, Tensor, Grid]], 
             if not isinstance(output, Tensor) or output.shape[0] != 1:
                 return  # no tensor, or windows of attention in the place of images
             try:
-                grid = grid_of(model, name, output)
+                grid = grid_of(model, name, output, x)
             except ValueError:
                 return
             if grid.shape[1] * grid.shape[2] > 1:

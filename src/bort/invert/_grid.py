@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -43,8 +44,15 @@ class Grid:
         return torch.cat([prefix, tokens], dim=-2)
 
 
-def grid_of(model: nn.Module, layer: str, features: Tensor) -> Grid:
-    """The layout of a layer's features. ValueError if they are no map, as those of a linear head."""
+_MOST_PREFIX = 5  # tokens without a place: class, distillation, up to four registers
+
+
+def grid_of(model: nn.Module, layer: str, features: Tensor, inputs: Tensor | None = None) -> Grid:
+    """The layout of a layer's features. ValueError if they are no map, as those of a linear head.
+
+    Tokens are laid out as the patches of the ``inputs`` (N, channels, height, width) are, if they are given and their number
+    fits; else as the model says (timm), or as a square.
+    """
     model = unwrapped(model)
     if features.ndim == 4:
         if _channels_last(model, layer, features):
@@ -52,11 +60,14 @@ def grid_of(model: nn.Module, layer: str, features: Tensor) -> Grid:
         return Grid("channels first", (features.shape[1], features.shape[2], features.shape[3]))
     if features.ndim == 3:
         count, channels = features.shape[1:]
+        for height, width, most in _patch_grids(model, inputs):
+            if 0 <= count - height * width <= most:
+                return Grid("tokens", (channels, height, width), count - height * width)
         size: Any = getattr(getattr(model, "patch_embed", None), "grid_size", None)  # as timm's transformers have it
         prefix = getattr(model, "num_prefix_tokens", None)
         if size and prefix is not None and size[0] * size[1] + prefix == count:
             return Grid("tokens", (channels, int(size[0]), int(size[1])), int(prefix))
-        for extra in range(6):  # otherwise a square of tokens behind the fewest without a place
+        for extra in range(1 + _MOST_PREFIX):  # otherwise a square of tokens behind the fewest without a place
             side = math.isqrt(count - extra) if count > extra else 0
             if side and side * side == count - extra:
                 return Grid("tokens", (channels, side, side), extra)
@@ -64,6 +75,21 @@ def grid_of(model: nn.Module, layer: str, features: Tensor) -> Grid:
         f"the layer {layer!r} has features of shape {tuple(features.shape)}: that is no map with places in the image. "
         "Choose a convolution or a block of tokens"
     )
+
+
+def _patch_grids(model: nn.Module, inputs: Tensor | None) -> Iterator[tuple[int, int, int]]:
+    """Height and width of the grid of patches that a transformer cuts these images into, then of grids half as large, as
+    hierarchical transformers merge them; and how many tokens may stand before such a grid."""
+    if inputs is None or inputs.ndim != 4:
+        return
+    for module in model.modules():
+        if isinstance(module, nn.Conv2d) and module.kernel_size == module.stride != (1, 1):
+            height, width = (side // step for side, step in zip(inputs.shape[-2:], module.stride, strict=True))
+            most = _MOST_PREFIX
+            while height * width > 1:
+                yield height, width, most
+                height, width, most = math.ceil(height / 2), math.ceil(width / 2), 0
+            return
 
 
 def _channels_last(model: nn.Module, layer: str, features: Tensor) -> bool:

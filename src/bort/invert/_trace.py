@@ -41,7 +41,7 @@ class Trace:
     @cached_property
     def grid(self) -> Grid:
         """How the features are laid out as maps. ValueError if the layer has none, as a linear head."""
-        return grid_of(self._model, self._layer, self.features)
+        return grid_of(self._model, self._layer, self.features, self._input)
 
     @property
     def maps(self) -> Tensor:
