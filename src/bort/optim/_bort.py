@@ -26,7 +26,7 @@ from torch.optim import Optimizer
 from bort import penalty
 from bort.optim import _settings
 from bort.optim._apply import LentGradients
-from bort.optim._group_penalty import GroupPenalty, active_weights
+from bort.optim._group_penalty import GroupPenalty
 from bort.optim._spec import constrained
 
 
@@ -133,7 +133,7 @@ class Bort(Optimizer):
         """Move decoupled weights, and lend coupled ones their penalised gradients."""
         # All gradients are looked at first: one that is refused leaves every weight and every count of steps as it was.
         pending = [
-            (self._penalties[index], group, active_weights(group))
+            (self._penalties[index], group, self._penalties[index].active_weights(group))
             for index, group in enumerate(self.param_groups)
             if group["constraint"]
         ]

@@ -14,6 +14,7 @@ All but the kernels yield (weight, direction, residual), which `GroupStep.apply`
 from __future__ import annotations
 
 import math
+import operator
 import warnings
 from collections.abc import Iterable
 from typing import Any
@@ -44,11 +45,35 @@ class GroupPenalty:
     """
 
     def __init__(self) -> None:
+        self._params: list[Tensor] = []
+        self._matrices: list[Tensor] = []
+        """Of ``_params``, the group's parameters when it was last looked at: those that have a matrix."""
+        self._repeated: frozenset[int] = frozenset()
+        """Slots of weights that are listed a second time."""
         self._residuals: Tensor | None = None
         self._kernels = Kernels()
         self._sharded = ShardedRounds()
         self._ddp = DdpSharing()
         self._has_looked = False
+
+    def active_weights(self, group: dict[str, Any]) -> list[Weight]:
+        """The weights that a penalty is computed for: those that have a gradient, and those that all ranks compute together,
+        with or without a gradient here, since the others would wait for a rank that left one out."""
+        params = group["params"]
+        if len(params) != len(self._params) or not all(map(operator.is_, params, self._params)):
+            self._params = list(params)
+            self._matrices = [p for p in params if is_matrix(p)]
+            self._repeated = _repetitions(self._matrices)
+        distributed, shard = dist.is_available() and dist.is_initialized(), group["shard"]
+        return [
+            (slot, p)
+            for slot, p in enumerate(self._matrices)
+            if (
+                (distributed and (shard or is_dtensor(p)) and p.requires_grad)
+                if (grad := p.grad) is None
+                else (grad.layout is torch.strided or refuse_gradient(group, p))
+            )
+        ]
 
     def begin(
         self, optimizer: Optimizer, group: dict[str, Any], weights: list[Weight], lent: LentGradients
@@ -57,14 +82,13 @@ class GroupPenalty:
         if not _is_due(group) or not weights:
             return []
         spec = PenaltySpec.of(group, _warm(group, weights[0][1]))
-        count = sum(is_matrix(p) for p in group["params"])
 
         def step_of(weights: list[Weight]) -> GroupStep:
             return GroupStep(
                 spec,
                 weights,
                 Stability.of(spec, group, optimizer.defaults.get("lr")),
-                self._residuals_for(count, weights[0][1].device),
+                self._residuals_for(len(self._matrices), weights[0][1].device),
                 group.get("lr"),
                 lent,
                 optimizer.state,
@@ -73,9 +97,12 @@ class GroupPenalty:
                 dist.is_available() and dist.is_initialized(),
             )
 
-        first, repeated = _without_repetitions(weights)
+        if not self._repeated:
+            return [step_of(weights)]
         # A parameter that is listed twice (torch warns of it) has two steps of the base optimizer, and so two penalties:
         # coupled, the same penalised gradient counts in both; decoupled, the weight moves a second time.
+        repeated = [weight for weight in weights if weight[0] in self._repeated]
+        first = [weight for weight in weights if weight[0] not in self._repeated]
         return [step_of(first), *(step_of([weight]) for weight in repeated if spec.decoupled)]
 
     def apply(self, step: GroupStep) -> None:
@@ -170,33 +197,10 @@ def _move(moves: Iterable[Move], device: torch.device, step: GroupStep) -> None:
             step.apply(weight, direction, residual)
 
 
-def active_weights(group: dict[str, Any]) -> list[Weight]:
-    """The weights that a penalty is computed for: those that have a gradient, and those that all ranks compute together,
-    with or without a gradient here, since the others would wait for a rank that left one out."""
-    distributed = dist.is_available() and dist.is_initialized()
-    shard = group["shard"]
-    return [
-        (slot, p)
-        for slot, p in enumerate(filter(is_matrix, group["params"]))
-        if (
-            (distributed and (shard or is_dtensor(p)) and p.requires_grad)
-            if (grad := p.grad) is None
-            else (grad.layout is torch.strided or refuse_gradient(group, p))
-        )
-    ]
-
-
-def _without_repetitions(weights: list[Weight]) -> tuple[list[Weight], list[Weight]]:
-    """The weights, each once, and those that are listed again."""
-    if len({id(p) for _, p in weights}) == len(weights):
-        return weights, []
+def _repetitions(matrices: list[Tensor]) -> frozenset[int]:
+    """The slots of weights that have been listed before."""
     seen: set[int] = set()
-    first: list[Weight] = []
-    repeated: list[Weight] = []
-    for weight in weights:
-        (repeated if id(weight[1]) in seen else first).append(weight)
-        seen.add(id(weight[1]))
-    return first, repeated
+    return frozenset(slot for slot, p in enumerate(matrices) if id(p) in seen or seen.add(id(p)))  # type: ignore[func-returns-value]
 
 
 def _with_gradient(weights: list[Weight]) -> list[Weight]:

@@ -107,7 +107,7 @@ def test_the_same_bits_every_time(decoupled):
 
 def device_events(step):
     """What a step makes the device do: how often, by name."""
-    with profile(activities=[ProfilerActivity.CUDA]) as profiler:
+    with profile(activities=[ProfilerActivity.CUDA], acc_events=True) as profiler:
         step()
         torch.cuda.synchronize()
     return Counter({event.key: event.count for event in profiler.key_averages()})
