@@ -15,9 +15,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 from torch.nn.parameter import is_lazy
+from torch.nn.utils.spectral_norm import SpectralNorm
+from torch.nn.utils.weight_norm import WeightNorm
 
 from bort import penalty
-from bort._inspect import uncompiled_name, unwrapped
+from bort._inspect import evaluating, uncompiled_name, unwrapped
 from bort._precision import own_precision
 
 __all__ = ["LinearMap", "Spectrum", "layer_inputs", "linear_map", "linear_maps", "spectrum"]
@@ -66,7 +68,8 @@ def linear_map(name: str, p: Tensor, module: nn.Module, *, split_qkv: bool = Fal
 
 def linear_maps(model: nn.Module) -> Iterator[tuple[str, Tensor, nn.Module, LinearMap]]:
     """Name, weight, module and reading of every known linear map. A weight that several modules share appears once per
-    module."""
+    module. The weight of a parametrized layer (``torch.nn.utils.parametrize``, weight_norm, spectral_norm) is the one that it
+    computes."""
     for prefix, module in unwrapped(model).named_modules():
         for name, p in module.named_parameters(uncompiled_name(prefix), recurse=False):
             if is_lazy(p):
@@ -74,6 +77,28 @@ def linear_maps(model: nn.Module) -> Iterator[tuple[str, Tensor, nn.Module, Line
             linear = linear_map(name, p, module)
             if linear is not None and p.is_floating_point() and p.numel():
                 yield name, p, module, linear
+        computed = _computed_weight(module)
+        if computed is not None:
+            name = ".".join(filter(None, (uncompiled_name(prefix), "weight")))
+            linear = linear_map(name, computed, module)
+            if linear is not None:
+                yield name, computed, module, linear
+
+
+@torch.no_grad()
+def _computed_weight(module: nn.Module) -> Tensor | None:
+    """The weight of a layer that computes it from other parameters."""
+    if not isinstance(module, (nn.Linear, _ConvNd)) or "weight" in module._parameters:
+        return None
+    for hook in module._forward_pre_hooks.values():  # torch's older way: the attribute is as old as the last pass
+        if isinstance(hook, SpectralNorm):
+            return hook.compute_weight(module, do_power_iteration=False).detach()
+        if isinstance(hook, WeightNorm):
+            weight: Tensor = hook.compute_weight(module)
+            return weight.detach()
+    with evaluating(module):  # in training mode spectral_norm makes a step of its power iteration whenever it is read
+        computed = getattr(module, "weight", None)
+    return computed.detach() if isinstance(computed, Tensor) else None
 
 
 def _fused(kind: str, split: bool) -> LinearMap:

@@ -114,7 +114,10 @@ def test_half_precision_and_attention_models():
 
     x = torch.randn(3, 2, 4)
     assert audit(Attention(), x)["attention.in_proj_weight"].ratio > 0
-    assert audit(Attention(kdim=3, vdim=3), x)["attention.k_proj_weight"].ratio is None
+    separate = Attention(kdim=3, vdim=3)
+    w, z = separate.attention.k_proj_weight.detach(), x[..., :3].reshape(-1, 3)
+    expected = (z - z @ w.T @ w).norm() / z.norm()
+    assert audit(separate, x)["attention.k_proj_weight"].ratio == pytest.approx(expected.item(), rel=1e-4)
 
 
 def test_a_weight_tied_across_modules_counts_the_inputs_of_both():

@@ -88,14 +88,14 @@ def audit(model: nn.Module, x: Tensor | None = None) -> Audit:
     """
     ratios = {} if x is None else reconstruction_ratio(model, x)
     similarities = {} if x is None else comprehensibility(model, x)
-    uses: dict[Tensor, Use] = {}  # a shared weight has one row, under its first name
+    uses: dict[Tensor | str, Use] = {}  # a shared weight has one row, under its first name
     for use in uses_of(model):
-        uses.setdefault(use.weight, use)
+        uses.setdefault(use.source, use)
     return Audit(tuple(_layer(use, ratios.get(use.name), similarities.get(use.name)) for use in uses.values()))
 
 
 def _layer(use: Use, ratio: float | None, similarity: Comprehensibility | None) -> LayerAudit:
-    name, weight, _, linear = use
+    name, weight, _, linear, _ = use
     if not torch.isfinite(weight).all():
         raise ValueError(f"{name} has NaN or Inf in it: there is nothing to audit in a layer that has diverged")
     # In float64: eigenvalues of the Gram matrix are squares of singular values, which keep half of their digits only.

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import BaseTorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from bort import penalty
 from bort._inspect import check_input, evaluating, run
 from bort.layers import LinearMap, layer_inputs, linear_maps
+from bort.measure._used_weight import used_weight
 
 
 class Use(NamedTuple):
@@ -19,8 +22,11 @@ class Use(NamedTuple):
 
     name: str
     weight: Tensor
+    """As the module multiplies with it, which may be computed from what it stores."""
     module: nn.Module
     linear: LinearMap
+    source: Tensor | str
+    """What is the same for all uses of a shared weight: the parameter, or the name of a weight that is computed."""
 
 
 Visit = Callable[[Use, Tensor, Tensor], None]
@@ -29,30 +35,81 @@ Visit = Callable[[Use, Tensor, Tensor], None]
 
 def uses_of(model: nn.Module) -> list[Use]:
     """Every linear map of a model, in order; a shared weight once for each module that uses it."""
-    return [Use(*linear) for linear in linear_maps(model)]
+    return [
+        Use(name, used_weight(module, stored), module, linear, stored if isinstance(stored, nn.Parameter) else name)
+        for name, stored, module, linear in linear_maps(model)
+    ]
 
 
 @torch.no_grad()
 def visit_inputs(model: nn.Module, x: Tensor, visit: Visit) -> None:
     """Run the model on x, in eval mode, and call ``visit`` for every input of every linear map. The model stays as it was."""
     check_input(model, x)
-
-    def watch(use: Use) -> Callable[[nn.Module, tuple[Any, ...], dict[str, Any]], None]:
-        w = penalty.matrices(use.weight.detach(), blocks=use.linear.blocks, transposed=use.linear.transposed)
-
-        def hook(module: nn.Module, inputs: tuple[Any, ...], named: dict[str, Any]) -> None:
-            received = inputs[0] if inputs else next(iter(named.values()), None)
-            if not isinstance(received, Tensor) or not received.is_floating_point():
-                return
-            for z in layer_inputs(module, received.detach().to(w.dtype), use.linear):
-                visit(use, w, z)
-
-        return hook
-
+    elsewhere = _UsedElsewhere(visit)
     with ExitStack() as stack:
         for use in uses_of(model):
+            elsewhere.add(use)
             if isinstance(use.module, nn.MultiheadAttention) and not use.name.endswith("in_proj_weight"):
                 continue  # separate projections of keys and values do not receive the module's first input
-            stack.callback(use.module.register_forward_pre_hook(watch(use), with_kwargs=True).remove)
-        with evaluating(model):
+            stack.enter_context(_hooked(use, visit, elsewhere))
+        # Any torch function mode keeps attention from its fused kernel, which would hide the product with out_proj.
+        with evaluating(model), BaseTorchFunctionMode(), elsewhere:
             run(model, x)
+
+
+@contextmanager
+def _hooked(use: Use, visit: Visit, elsewhere: _UsedElsewhere) -> Iterator[None]:
+    """Inside, ``visit`` is called for what the module is called with."""
+    w, address = _matrices(use), use.weight.data_ptr()
+
+    def before(module: nn.Module, inputs: tuple[Any, ...], named: dict[str, Any]) -> None:
+        elsewhere.running.append(address)
+        received = inputs[0] if inputs else next(iter(named.values()), None)
+        if not isinstance(received, Tensor) or not received.is_floating_point():
+            return
+        for z in layer_inputs(module, received.detach().to(w.dtype), use.linear):
+            visit(use, w, z)
+
+    def after(module: nn.Module, inputs: Any, output: Any) -> None:
+        elsewhere.running.remove(address)
+
+    hooks = (
+        use.module.register_forward_pre_hook(before, with_kwargs=True),
+        use.module.register_forward_hook(after, always_call=True),
+    )
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+class _UsedElsewhere(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """While active, visits the inputs of linear layers whose weights a model multiplies with by itself, without calling the
+    layer: torchvision's Swin and torch's own attention do that."""
+
+    def __init__(self, visit: Visit) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.running: list[int] = []
+        """Addresses of the weights of modules that are being called: their inputs are known from the hooks."""
+        self._visit = visit
+        self._uses: dict[int, Use] = {}  # by the address of the weight
+
+    def add(self, use: Use) -> None:
+        if use.weight.ndim == 2 and not use.linear.transposed:
+            self._uses.setdefault(use.weight.data_ptr(), use)
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if func in (torch.ops.aten.addmm.default, torch.ops.aten.mm.default):  # what x Wᵀ (+ b) comes to
+            z, transposed = args[-2:]
+            address = transposed.data_ptr()
+            use = None if address in self.running else self._uses.get(address)
+            if use is not None and use.weight.shape == transposed.shape[::-1]:
+                self._visit(use, _matrices(use), z.mT.unsqueeze(0).expand(use.linear.blocks, -1, -1))
+        return func(*args, **(kwargs or {}))
+
+
+def _matrices(use: Use) -> Tensor:
+    return penalty.matrices(use.weight.detach(), blocks=use.linear.blocks, transposed=use.linear.transposed)

@@ -27,7 +27,7 @@ def gram(model: nn.Module, limit: int = 1_000_000, *, smaller: bool = False) -> 
     """The distribution of the Gram matrix G = WᵀW of each layer (section 4.2); with ``smaller`` WWᵀ where the layer is wide,
     which is the one that can be brought to I."""
     grams: dict[str, Gram] = {}
-    for name, weight, _, linear in uses_of(model):
+    for name, weight, _, linear, _ in uses_of(model):
         w = penalty.matrices(weight.detach(), blocks=linear.blocks, transposed=linear.transposed).float()
         if smaller and w.shape[-2] < w.shape[-1]:
             w = w.mT
@@ -63,7 +63,7 @@ class Bounds:
 def bounds(model: nn.Module) -> dict[str, Bounds]:
     """The row norms of each layer."""
     layers: dict[str, Bounds] = {}
-    for name, weight, _, linear in uses_of(model):
+    for name, weight, _, linear, _ in uses_of(model):
         w = penalty.matrices(weight.detach(), blocks=linear.blocks, transposed=linear.transposed)
         layers.setdefault(name, Bounds(w.norm(dim=-1).flatten().cpu()))
     return layers
@@ -71,20 +71,20 @@ def bounds(model: nn.Module) -> dict[str, Bounds]:
 
 def reconstruction_ratio(model: nn.Module, x: Tensor) -> dict[str, float]:
     """‖z − Wᵀ(Wz)‖ / ‖z‖ over all inputs z that a layer receives (section 4.2), in all uses of a shared weight together."""
-    sums: dict[Tensor, Tensor] = {}
-    names: dict[Tensor, str] = {}
+    sums: dict[Tensor | str, Tensor] = {}
+    names: dict[Tensor | str, str] = {}
 
     def visit(use: Use, w: Tensor, z: Tensor) -> None:
         error = z - w.mT @ (w @ z)
         squares = torch.stack([error.double().square().sum(), z.double().square().sum()])
-        sums[use.weight] = sums[use.weight] + squares if use.weight in sums else squares
+        sums[use.source] = sums[use.source] + squares if use.source in sums else squares
 
     for use in uses_of(model):
-        names.setdefault(use.weight, use.name)
+        names.setdefault(use.source, use.name)
     visit_inputs(model, x, visit)
-    squares = {weight: pair.tolist() for weight, pair in sums.items()}  # of the errors, and of the inputs
-    measured = {weight: name for weight, name in names.items() if weight in squares and squares[weight][1]}
-    return {name: math.sqrt(squares[weight][0] / squares[weight][1]) for weight, name in measured.items()}
+    squares = {source: pair.tolist() for source, pair in sums.items()}  # of the errors, and of the inputs
+    measured = {source: name for source, name in names.items() if source in squares and squares[source][1]}
+    return {name: math.sqrt(squares[source][0] / squares[source][1]) for source, name in measured.items()}
 
 
 @dataclass(frozen=True)
