@@ -119,6 +119,15 @@ def logits_of(output: object) -> Tensor:
     return logits
 
 
+ScoreFunction = Callable[[Tensor, Tensor], Tensor]
+"""From logits (N, classes) and the classes (N,) that are looked at, (N,) scores."""
+
+
+def probabilities_of(logits: Tensor) -> Tensor:
+    """Of the classes in the last dimension: softmax; sigmoid of a single logit, whose softmax would be 1 for every image."""
+    return logits.sigmoid() if logits.shape[-1] == 1 else logits.softmax(dim=-1)
+
+
 def check_input(model: nn.Module, x: Tensor) -> None:
     """Refuse an input that would fail later with an unclear error, or give a result without meaning."""
     if not isinstance(x, Tensor) or not x.is_floating_point():

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from bort import explain, invert
 from bort._defaults import CLUSTERS, SALIENT_CHANNELS
-from bort._inspect import evaluating, outputs_of
+from bort._inspect import evaluating, outputs_of, probabilities_of
 from bort._sample_sizes import SampleSizes
 from bort.app._cache import Cache
 from bort.app._exceptions import Unknown
@@ -168,7 +168,7 @@ class Explorer:
         """The five likeliest classes."""
         model, x = self.subject(run).model, self.image(run, image)
         with self.lock, torch.no_grad(), evaluating(model):
-            probabilities = outputs_of(model, x).softmax(dim=1)[0]
+            probabilities = probabilities_of(outputs_of(model, x))[0]
         top = probabilities.topk(min(5, len(probabilities)))
         return [
             {"class": int(number), "name": self.view(run).name(int(number)), "probability": float(probability)}

@@ -162,11 +162,12 @@ def _predictions(subject: Subject, x: Tensor) -> Tensor:
     """(N, classes) probabilities."""
     import torch
 
-    from bort._inspect import evaluating, images_at_once, outputs_of
+    from bort._inspect import evaluating, images_at_once, outputs_of, probabilities_of
 
     model = subject.model
     with torch.no_grad(), evaluating(model):
-        return torch.cat([outputs_of(model, part) for part in torch.split(x, images_at_once(model, x))]).softmax(dim=1)
+        parts = torch.split(x, images_at_once(model, x))
+        return probabilities_of(torch.cat([outputs_of(model, part) for part in parts]))
 
 
 def _different(stems: list[str]) -> list[str]:

@@ -13,7 +13,17 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bort._inspect import Progress, Target, check_images, classes_of, evaluating, images_at_once, outputs_of
+from bort._inspect import (
+    Progress,
+    ScoreFunction,
+    Target,
+    check_images,
+    classes_of,
+    evaluating,
+    images_at_once,
+    outputs_of,
+    probabilities_of,
+)
 
 _CALLS = 40
 """At least so many calls of progress: enough to see it move and to cancel it soon."""
@@ -30,7 +40,7 @@ def rise(
     masks: int = 4000,
     cells: int = 8,
     keep: float = 0.5,
-    score: Literal["probability", "logit"] = "probability",
+    score: Literal["probability", "logit"] | ScoreFunction = "probability",
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Tensor:
@@ -42,15 +52,16 @@ def rise(
         masks: how many.
         cells: of a mask's grid, in each direction.
         keep: probability that a cell is left open.
-        score: of the target: its probability, as published, or its logit.
+        score: of the target: its probability, as published (a sigmoid if there is a single logit), or its logit; or a
+            function of logits (N, classes) and classes (N,) that returns (N,) scores.
         seed: of the masks.
         progress: called after each pass, with the number of masked images done; see :data:`Progress`.
     """
     check_images(model, x)
     if masks < 1 or cells < 1 or not 0 < keep < 1:
         raise ValueError(f"masks={masks}, cells={cells}, keep={keep}: 1 or more masks and cells, and 0 < keep < 1")
-    if score not in ("probability", "logit"):
-        raise ValueError(f'score={score!r}: choose "probability" or "logit"')
+    if not callable(score) and score not in ("probability", "logit"):
+        raise ValueError(f'score={score!r}: choose "probability" or "logit", or give a function')
     grids, rows, columns = draw(masks, cells, keep, x.shape[-2:], torch.Generator().manual_seed(seed))
     sums = torch.zeros(len(x), *x.shape[-2:], dtype=torch.float64, device=x.device)
     classes, size = classes_of(model, x, target), images_at_once(model, x)
@@ -65,13 +76,19 @@ def rise(
                 scores = []
                 for pass_masks in chunk.tensor_split(math.ceil(len(chunk) / pass_size)):
                     logits = outputs_of(model, x[n] * pass_masks[:, None])
-                    values = logits.softmax(dim=1) if score == "probability" else logits
-                    scores.append(values[:, classes[n]].double())
+                    scores.append(_scores(logits, classes[n], score).double())
                     done += len(pass_masks)
                     if progress is not None:
                         progress(done, total)
                 sums[n] += torch.einsum("m,mhw->hw", torch.cat(scores), chunk.double())
     return (sums / (masks * keep)).to(x.dtype)
+
+
+def _scores(logits: Tensor, target: Tensor, score: str | ScoreFunction) -> Tensor:
+    """(N,) from logits (N, classes)."""
+    if callable(score):
+        return score(logits, target.expand(len(logits)))
+    return (probabilities_of(logits) if score == "probability" else logits)[:, target]
 
 
 def draw(

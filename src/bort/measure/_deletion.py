@@ -4,16 +4,16 @@ Pixels are ranked by a saliency map. Deletion replaces them in the image, most s
 empty image. The score of the class is followed over n + 1 images, both ends included, and the area under it is the mean
 height of the curve by the trapezoid rule. A good map makes deletion fall early and insertion rise early.
 
-There are three scores. "probability" is that of RISE's authors. "logit" is what the classifier computes. "relative" is the
-logit divided by that of the clean image: the only one that fits the paper's table, which has areas below 0 and none above 1.
-It has a meaning if the clean image's logit is well above 0, as it usually is for the predicted class; other images have nan
-in its curves and areas and do not count in its means.
+There are three scores. "probability" is that of RISE's authors (a sigmoid if there is a single logit). "logit" is what the
+classifier computes. "relative" is the logit divided by that of the clean image: the only one that fits the paper's table,
+which has areas below 0 and none above 1. It has a meaning if the clean image's logit is well above 0, as it usually is for the
+predicted class; other images have nan in its curves and areas and do not count in its means.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final, Literal
@@ -22,7 +22,17 @@ import torch
 from torch import Tensor, nn
 
 from bort._defaults import DELETION_STEPS
-from bort._inspect import Progress, Target, check_images, classes_of, evaluating, images_at_once, outputs_of
+from bort._inspect import (
+    Progress,
+    ScoreFunction,
+    Target,
+    check_images,
+    classes_of,
+    evaluating,
+    images_at_once,
+    outputs_of,
+    probabilities_of,
+)
 from bort.measure._substrate import Substrate, substrate
 
 Score = Literal["probability", "logit", "relative"]
@@ -40,7 +50,7 @@ class DeletionInsertion:
     insertion_curves: Tensor
     deletion: Tensor
     insertion: Tensor
-    score: Score
+    score: Score | ScoreFunction
     substrates: tuple[Substrate, Substrate]
     """Where deletion ends, and where insertion starts."""
 
@@ -70,7 +80,7 @@ def deletion_insertion(
     target: Target = None,
     *,
     steps: int = DELETION_STEPS,
-    score: Score = "relative",
+    score: Score | ScoreFunction = "relative",
     deletion_to: Substrate = "zero",
     insertion_from: Substrate = "zero",
     progress: Progress | None = None,
@@ -85,20 +95,17 @@ def deletion_insertion(
         steps: how many times pixels change, each time about the same number.
         score: "probability", "logit" or "relative". The relative score is nan, with a warning, for images whose clean logit
             is 0, negative, or at most 5% of its scale: the spread of the image's logits, or how far the logit moves until all
-            pixels are deleted, whichever is larger.
+            pixels are deleted, whichever is larger. Or a function of logits (N, classes) and classes (N,) that returns (N,)
+            scores.
         deletion_to, insertion_from: "zero" (the mean colour of normalised images), "mean" (each image's own mean colour), or
             "blur" (11 × 11 Gaussian of deviation 5, which RISE's authors use for insertion).
         progress: called after each chunk of images.
     """
     _check_score(score)
     substrates: tuple[Substrate, Substrate] = (deletion_to, insertion_from)
-    results = all_scores(
-        model, x, saliency, target, steps=steps, substrates=substrates, progress=progress, warn=score == "relative"
-    )
-    return results[score]
+    return _measure(model, x, saliency, target, (score,), steps, substrates, progress, warn=True)[score]
 
 
-@torch.no_grad()
 def all_scores(
     model: nn.Module,
     x: Tensor,
@@ -112,11 +119,28 @@ def all_scores(
 ) -> dict[Score, DeletionInsertion]:
     """:func:`deletion_insertion` with each of the scores, all out of the same passes through the model. ``warn``: if some
     images have no relative score; without it look at ``counted``."""
+    results = _measure(model, x, saliency, target, SCORES, steps, substrates, progress, warn=warn)
+    return {score: results[score] for score in SCORES}
+
+
+@torch.no_grad()
+def _measure(
+    model: nn.Module,
+    x: Tensor,
+    saliency: Tensor,
+    target: Target,
+    scores: Sequence[Score | ScoreFunction],
+    steps: int,
+    substrates: tuple[Substrate, Substrate],
+    progress: Progress | None,
+    *,
+    warn: bool,
+) -> dict[Score | ScoreFunction, DeletionInsertion]:
     saliency = _check(model, x, saliency, steps)
     classes = classes_of(model, x, target)
     at_once = images_at_once(model, x)
     chunk = max(1, at_once // (steps + 1))
-    curves: dict[Score, tuple[list[Tensor], list[Tensor]]] = {score: ([], []) for score in SCORES}
+    curves: dict[Score | ScoreFunction, tuple[list[Tensor], list[Tensor]]] = {score: ([], []) for score in scores}
     with evaluating(model):
         for start in range(0, len(x), chunk):
             part = slice(start, start + chunk)
@@ -128,15 +152,15 @@ def all_scores(
                 logits = _logits_between(model, begin, end, ranks, steps, at_once)
                 if which == 0:
                     divisors = _divisors(clean, logits[:, -1], targets)
-                for score in SCORES:
+                for score in scores:
                     curves[score][which].append(_scores(logits, targets, divisors, score))
             if progress is not None:
                 progress(min(len(x), start + chunk), len(x))
-    results: dict[Score, DeletionInsertion] = {}
+    results: dict[Score | ScoreFunction, DeletionInsertion] = {}
     for score, (deletions, insertions) in curves.items():
         deletion, insertion = torch.cat(deletions), torch.cat(insertions)
         results[score] = DeletionInsertion(deletion, insertion, _area(deletion), _area(insertion), score, substrates)
-    if warn:
+    if warn and "relative" in results:
         _warn_of_undefined(len(x) - results["relative"].counted, len(x))
     return results
 
@@ -151,7 +175,7 @@ def about_undefined(count: int, total: int) -> str:
 
 def _warn_of_undefined(count: int, total: int) -> None:
     if count:
-        warnings.warn(f"{about_undefined(count, total)}.", stacklevel=4)
+        warnings.warn(f"{about_undefined(count, total)}.", stacklevel=5)
 
 
 @dataclass(frozen=True)
@@ -177,7 +201,7 @@ def at_step(
     steps: int = DELETION_STEPS,
     which: Literal["deletion", "insertion"] = "deletion",
     target: Target = None,
-    score: Score = "relative",
+    score: Score | ScoreFunction = "relative",
     substrates: tuple[Substrate, Substrate] = ("zero", "zero"),
 ) -> AtStep:
     """What :func:`deletion_insertion` shows the model after ``step`` of its ``steps``. The images need no pass through the
@@ -220,9 +244,9 @@ def at_step(
     return AtStep(images, scores)
 
 
-def _check_score(score: Score) -> None:
-    if score not in SCORES:
-        raise ValueError(f'score={score!r}: choose "probability", "logit" or "relative"')
+def _check_score(score: Score | ScoreFunction) -> None:
+    if not callable(score) and score not in SCORES:
+        raise ValueError(f'score={score!r}: choose "probability", "logit" or "relative", or give a function')
 
 
 def _check(model: nn.Module, x: Tensor, saliency: Tensor, steps: int) -> Tensor:
@@ -268,9 +292,12 @@ def _logits_between(model: nn.Module, begin: Tensor, end: Tensor, ranks: Tensor,
     return torch.cat(logits, dim=1)
 
 
-def _scores(logits: Tensor, classes: Tensor, divisors: Tensor, score: Score) -> Tensor:
+def _scores(logits: Tensor, classes: Tensor, divisors: Tensor, score: Score | ScoreFunction) -> Tensor:
     """(N, steps): the score of each image's class, from logits (N, steps, classes). Relative ones are divided by (N, 1)."""
-    values = logits.softmax(dim=2) if score == "probability" else logits
+    if callable(score):
+        steps = logits.shape[1]
+        return score(logits.flatten(0, 1), classes.repeat_interleave(steps)).view(-1, steps)
+    values = probabilities_of(logits) if score == "probability" else logits
     heights = values.gather(2, classes[:, None, None].expand(-1, logits.shape[1], 1))[:, :, 0]
     return heights / divisors if score == "relative" else heights
 
