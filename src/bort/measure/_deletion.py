@@ -6,13 +6,12 @@ height of the curve by the trapezoid rule. A good map makes deletion fall early 
 
 There are three scores. "probability" is that of RISE's authors (a sigmoid if there is a single logit). "logit" is what the
 classifier computes. "relative" is the logit divided by that of the clean image: the only one that fits the paper's table,
-which has areas below 0 and none above 1. It has a meaning if the clean image's logit is well above 0, as it usually is for the
-predicted class; other images have nan in its curves and areas and do not count in its means.
+which has areas below 0 and none above 1. It has a meaning if the clean image's logit is well above 0, as it usually is for
+the predicted class; other images have nan in its curves and areas and do not count in its means.
 """
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -33,13 +32,11 @@ from bort._inspect import (
     outputs_of,
     probabilities_of,
 )
+from bort.measure._relative import divisors_of, warn_of_undefined
 from bort.measure._substrate import Substrate, substrate
 
 Score = Literal["probability", "logit", "relative"]
 SCORES: Final[tuple[Score, ...]] = ("probability", "logit", "relative")
-
-_SMALLEST_PART: Final = 0.05
-"""Of its scale: a clean logit that is not larger is near 0. Relative scores would be of the order of 20 or more."""
 
 
 @dataclass(frozen=True)
@@ -151,7 +148,7 @@ def _measure(
             for which, (begin, end) in enumerate(ends):
                 logits = _logits_between(model, begin, end, ranks, steps, at_once)
                 if which == 0:
-                    divisors = _divisors(clean, logits[:, -1], targets)
+                    divisors = divisors_of(clean, logits[:, -1], targets)
                 for score in scores:
                     curves[score][which].append(_scores(logits, targets, divisors, score))
             if progress is not None:
@@ -161,21 +158,8 @@ def _measure(
         deletion, insertion = torch.cat(deletions), torch.cat(insertions)
         results[score] = DeletionInsertion(deletion, insertion, _area(deletion), _area(insertion), score, substrates)
     if warn and "relative" in results:
-        _warn_of_undefined(len(x) - results["relative"].counted, len(x))
+        warn_of_undefined(len(x) - results["relative"].counted, len(x))
     return results
-
-
-def about_undefined(count: int, total: int) -> str:
-    """What to say of images without a relative score."""
-    return (
-        f"{count} of {total} images have no relative score: the clean image's logit of their class, which it is divided by, "
-        'is near 0 or negative. Use the score "logit" or "probability" for them'
-    )
-
-
-def _warn_of_undefined(count: int, total: int) -> None:
-    if count:
-        warnings.warn(f"{about_undefined(count, total)}.", stacklevel=5)
 
 
 @dataclass(frozen=True)
@@ -234,11 +218,11 @@ def at_step(
                 divisors = logits[:, :1]  # used by the relative score only
                 if score == "relative":
                     deleted = outputs_of(model, substrate(clean, substrates[0]))
-                    divisors = _divisors(outputs_of(model, clean), deleted, targets)
+                    divisors = divisors_of(outputs_of(model, clean), deleted, targets)
                 heights.append(_scores(logits[:, None], targets, divisors, score)[:, 0])
         together = torch.cat(heights)
         if score == "relative":
-            _warn_of_undefined(int(together.isnan().sum()), len(x))
+            warn_of_undefined(int(together.isnan().sum()), len(x))
         return together
 
     return AtStep(images, scores)
@@ -300,20 +284,6 @@ def _scores(logits: Tensor, classes: Tensor, divisors: Tensor, score: Score | Sc
     values = probabilities_of(logits) if score == "probability" else logits
     heights = values.gather(2, classes[:, None, None].expand(-1, logits.shape[1], 1))[:, :, 0]
     return heights / divisors if score == "relative" else heights
-
-
-def _divisors(clean: Tensor, deleted: Tensor, classes: Tensor) -> Tensor:
-    """(N, 1): the logits that relative scores are divided by, nan where there is no relative score. From the logits
-    (N, classes) of the clean images and of those without any of their pixels."""
-    logits, ends = (both.gather(1, classes[:, None]) for both in (clean, deleted))
-    return torch.where(_has_no_relative(clean, logits, ends), torch.nan, logits)
-
-
-def _has_no_relative(clean: Tensor, logits: Tensor, ends: Tensor) -> Tensor:
-    """(N, 1): whether the clean image's logit is too small to divide by. Its scale is the spread of the image's logits, or
-    how far the class's logit moves until all pixels are deleted (a head with one logit has no spread)."""
-    spread = clean.amax(dim=1, keepdim=True) - clean.amin(dim=1, keepdim=True)
-    return ~(logits > _SMALLEST_PART * torch.maximum(spread, (logits - ends).abs()))
 
 
 def _area(curves: Tensor) -> Tensor:

@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from bort import explain
 from bort._defaults import DELETION_STEPS
 from bort._inspect import Progress, Target, check_images, classes_of
-from bort.measure._deletion import DeletionInsertion, Score, about_undefined, all_scores
+from bort.measure._deletion import DeletionInsertion, Score, all_scores
+from bort.measure._relative import about_undefined
 from bort.measure._substrate import Substrate
 
 
