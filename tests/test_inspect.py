@@ -123,3 +123,13 @@ def test_a_lazy_model():
 def test_other_errors_of_a_model_stay_its_own():
     with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
         outputs_of(nn.Linear(4, 3), torch.rand(2, 5))
+
+
+def test_passes_on_a_cpu_stay_small():
+    """Large ones leave the caches: an image in a pass of many takes longer."""
+    model, x = nn.Flatten(), torch.zeros(1, 3, 512, 512)
+    assert images_at_once(model, x) == 2**22 // (3 * 512 * 512)
+    with memory_budget(cpu=2**30):
+        assert images_at_once(model, x) == 2**25 // (3 * 512 * 512)
+    with memory_budget(forward=2**20):
+        assert images_at_once(model, x) == 1
