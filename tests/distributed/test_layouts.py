@@ -37,6 +37,7 @@ def cases(draw):
         "scale": draw(st.sampled_from([1.0, 0.5, "adaptive"])),
         "mode": draw(st.sampled_from(["full", "full", "rows", "l1-full"])),
         "every": draw(st.sampled_from([1, 2])),
+        "warmup": draw(st.sampled_from([0, 3])),
         "seed": draw(st.integers(0, 10_000)),
     }
 
