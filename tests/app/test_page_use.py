@@ -155,6 +155,7 @@ def test_by_the_keyboard_alone(tab, server):
     choose(tab, "part", "ArrowDown", "part=k")
     choose(tab, "k", "ArrowRight", "k=74", times=10)
     assert focus(tab) == "k", "every press counts, and the focus stays"
+    until(tab, "document.getElementById('view').getAttribute('aria-busy') === 'false'")  # the channels of the new image
     first = tab.locator(".channels button").first.get_attribute("data-channel")
     press_until(tab, first)
     tab.keyboard.press("Space")
