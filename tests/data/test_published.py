@@ -18,8 +18,8 @@ def idx(array):
 
 
 @pytest.fixture
-def mnist_folder(tmp_path, monkeypatch):
-    """Four files of 20 and 10 digits, and the registry that knows them."""
+def mnist_folder(tmp_path):
+    """Four files of 20 and 10 digits, their contents and their hashes."""
     torch.manual_seed(0)
     folder = tmp_path / "mnist"
     folder.mkdir()
@@ -31,21 +31,24 @@ def mnist_folder(tmp_path, monkeypatch):
         path = folder / f"{name}-ubyte.gz"
         path.write_bytes(gzip.compress(idx(arrays[name])))
         files[name] = Published(path.name, "http://127.0.0.1:9/nothing", sha256(path))
-    monkeypatch.setattr(_mnist, "FILES", files)
-    return folder, arrays
+    return folder, arrays, files
 
 
 def test_mnist(mnist_folder):
-    folder, arrays = mnist_folder
-    digits = data.load("mnist", root=folder.parent)
+    folder, arrays, files = mnist_folder
+    digits = _mnist.mnist(folder.parent, files)
     assert torch.equal(digits.train_images[:, 0], arrays["train-images-idx3"])
     assert torch.equal(digits.test_labels, arrays["t10k-labels-idx1"].long())
     assert (digits.name, digits.classes, len(digits.fingerprint)) == ("mnist", 10, 64)
 
 
 def test_the_environment_says_where(mnist_folder, monkeypatch):
-    monkeypatch.setenv("BORT_DATA", str(mnist_folder[0].parent))
-    assert len(data.load("mnist").train_images) == 20
+    """The small files are read there and refused, since they are not MNIST's."""
+    folder = mnist_folder[0]
+    monkeypatch.setenv("BORT_DATA", str(folder.parent))
+    with pytest.raises(ValueError, match="is not the published file") as caught:
+        data.load("mnist")
+    assert str(folder) in str(caught.value)
 
 
 def test_a_changed_byte_is_refused_by_name(mnist_folder):
@@ -54,7 +57,7 @@ def test_a_changed_byte_is_refused_by_name(mnist_folder):
     content[100] ^= 1
     path.write_bytes(content)
     with pytest.raises(ValueError, match=r"t10k-images-idx3-ubyte\.gz is not the published file: its SHA-256 is"):
-        data.load("mnist", root=mnist_folder[0].parent)
+        _mnist.mnist(mnist_folder[0].parent, mnist_folder[2])
 
 
 @pytest.mark.parametrize(
@@ -82,7 +85,7 @@ def test_bad_idx_files_are_named(tmp_path, name, content, words):
 
 
 @pytest.fixture
-def cifar_folder(tmp_path, monkeypatch):
+def cifar_folder(tmp_path):
     torch.manual_seed(0)
     folder = tmp_path / _cifar10.FOLDER
     folder.mkdir()
@@ -92,27 +95,26 @@ def cifar_folder(tmp_path, monkeypatch):
         records[name] = torch.cat([labels, torch.randint(0, 256, (10, 3072), dtype=torch.uint8)], dim=1)
         (folder / name).write_bytes(records[name].numpy().tobytes())
         hashes[name] = sha256(folder / name)
-    monkeypatch.setattr(_cifar10, "FILES", hashes)
-    return folder, records
+    return folder, records, hashes
 
 
 def test_cifar10(cifar_folder):
-    folder, records = cifar_folder
-    images = data.load("cifar10", root=folder.parent)
+    folder, records, hashes = cifar_folder
+    images = _cifar10.cifar10(folder.parent, files=hashes)
     assert images.train_images.shape == (50, 3, 32, 32)
     assert torch.equal(images.train_images[10, 1].flatten(), records["data_batch_2.bin"][0, 1 + 1024 : 1 + 2048])
     assert torch.equal(images.test_labels, torch.arange(10))
 
 
-def test_cifar10_out_of_its_archive(cifar_folder, monkeypatch):
+def test_cifar10_out_of_its_archive(cifar_folder):
     """Also where an earlier attempt has left some of the batches."""
-    folder, _ = cifar_folder
+    folder, _, hashes = cifar_folder
     archive = folder.parent / "cifar-10-binary.tar.gz"
     with tarfile.open(archive, "w:gz") as tar:
         tar.add(folder, arcname=_cifar10.FOLDER)
-    monkeypatch.setattr(_cifar10, "ARCHIVE", Published(archive.name, "http://127.0.0.1:9/nothing", sha256(archive)))
+    published = Published(archive.name, "http://127.0.0.1:9/nothing", sha256(archive))
     (folder / "data_batch_3.bin").unlink()
-    assert len(data.load("cifar10", root=folder.parent).train_images) == 50
+    assert len(_cifar10.cifar10(folder.parent, published, hashes).train_images) == 50
     assert {p.name for p in folder.parent.iterdir()} == {archive.name, folder.name}, "nothing is left behind"
 
 

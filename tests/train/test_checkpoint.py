@@ -158,7 +158,7 @@ def test_a_place_that_cannot_be_written_is_said(tmp_path):
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from bort.train import _checkpoint
+from bort.train._checkpoint import save
 
 write, count = os.fsync, 0
 def fsync(descriptor):
@@ -167,8 +167,8 @@ def fsync(descriptor):
     if count == int(sys.argv[2]):
         os.kill(os.getpid(), signal.SIGKILL)
     write(descriptor)
-_checkpoint.os.fsync = fsync
-_checkpoint.save(Path(sys.argv[1]), 2, {"new": True})
+os.fsync = fsync
+save(Path(sys.argv[1]), 2, {"new": True})
 """
 
 

@@ -7,6 +7,7 @@ import os
 import shutil
 import tarfile
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
@@ -33,17 +34,17 @@ NAMES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse"
 _RECORD = 1 + 3 * 32 * 32  # a byte of label, then the three planes
 
 
-def cifar10(root: Path) -> Dataset:
-    """50,000 and 10,000 colour images of 32 × 32."""
+def cifar10(root: Path, archive: Published = ARCHIVE, files: Mapping[str, str] = FILES) -> Dataset:
+    """50,000 and 10,000 colour images of 32 × 32; ``files`` are the batches' names and SHA-256."""
     folder = root / FOLDER
-    if not all((folder / name).exists() for name in FILES):
-        unpack(obtain(ARCHIVE, root), folder)
+    if not all((folder / name).exists() for name in files):
+        unpack(obtain(archive, root), folder)
     parts = {}
-    for name, digest in FILES.items():
+    for name, digest in files.items():
         check(folder / name, digest)
         parts[name] = read_batch(folder / name)
-    images, labels = (torch.cat([parts[name][i] for name in FILES if name.startswith("data")]) for i in (0, 1))
-    fingerprint = hashlib.sha256("".join(FILES.values()).encode()).hexdigest()
+    images, labels = (torch.cat([parts[name][i] for name in files if name.startswith("data")]) for i in (0, 1))
+    fingerprint = hashlib.sha256("".join(files.values()).encode()).hexdigest()
     return Dataset("cifar10", images, labels, *parts["test_batch.bin"], fingerprint, NAMES)
 
 
