@@ -38,3 +38,21 @@ def test_the_watcher_steps_aside():
     code = "import sys, bort, timm.optim; print(len([f for f in sys.meta_path if 'bort' in str(type(f))]))"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "0"
+
+
+GROUPS = """
+import bort, torch, warnings
+from timm.models import create_model
+from timm.optim import create_optimizer_v2
+with torch.device("meta"):
+    model = create_model("deit_tiny_patch16_224")
+warnings.simplefilter("error")
+optimizer = create_optimizer_v2(model, opt="borta", lr=0.1, param_group_fn=bort.param_groups)
+names = {name for name, _ in optimizer.constrained()}
+print("cls_token" in names, "head.weight" in names, "blocks.0.mlp.fc1.weight" in names)
+"""
+
+
+def test_timm_takes_our_groups():
+    result = subprocess.run([sys.executable, "-c", GROUPS], capture_output=True, text=True, check=True)
+    assert result.stdout.split() == ["False", "False", "True"]

@@ -165,6 +165,36 @@ def test_a_pattern_that_matches_nothing_is_announced():
         param_groups(Everything(), exclude=("head.*", "fc9.*"))
 
 
+class Named(nn.Module):
+    """Two layers, the last of them under a name."""
+
+    def __init__(self, name):
+        super().__init__()
+        self.body = nn.Linear(4, 4)
+        self.add_module(name, nn.Linear(4, 3))
+
+
+@pytest.mark.parametrize("name", ["fc", "classifier", "head_dist"])
+def test_a_classifier_that_the_default_pattern_misses_is_named(name):
+    with pytest.warns(UserWarning, match=rf"matches 'head.\*'; the classifier seems to be {name}: exclude=\('{name}.\*',\)"):
+        groups = param_groups(Named(name))
+    assert [d.constrained for d in groups.decisions if d.name == f"{name}.weight"] == [True]
+
+
+@pytest.mark.filterwarnings("error")
+def test_without_a_classifier_in_sight_the_default_pattern_is_silent():
+    param_groups(nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4)))
+    param_groups(Named("head"))
+    param_groups(Named("fc"), exclude=())
+    param_groups(Named("fc"), exclude=("fc.*",))
+
+
+def test_a_notebook_shows_the_table_and_no_weights():
+    groups = param_groups(Named("head"))
+    assert repr(groups) == str(groups)
+    assert "tensor" not in repr(groups)
+
+
 def test_interleaved_qkv_is_not_cut_in_thirds():
     model = nn.ModuleDict({"query_key_value": nn.Linear(4, 12)})
     assert decisions(model, qkv="split")["query_key_value.weight"].blocks == 1
@@ -188,9 +218,10 @@ def test_lazy_models_are_told_to_run_first():
 def test_real_networks_have_a_decision_for_every_parameter(name):
     with torch.device("meta"):
         model = timm.create_model(name)
-    groups = param_groups(model)
+    head = model.default_cfg["classifier"]
+    groups = param_groups(model, exclude=(f"{head}.*",))
     assert sum(len(group["params"]) for group in groups) == sum(1 for _ in model.parameters())
     constrained = {d.name for d in groups.decisions if d.constrained}
     for path, module in model.named_modules():
-        if isinstance(module, (nn.Conv2d, nn.Linear)) and not path.startswith("head."):
+        if isinstance(module, (nn.Conv2d, nn.Linear)) and path != head:
             assert f"{path}.weight" in constrained

@@ -24,9 +24,9 @@ def descend(optimizer_class, weight, steps, lr=1.0, **options):
 @pytest.mark.filterwarnings("ignore:param group 0")  # lr·λ/(1 − momentum) is exactly 1
 @pytest.mark.parametrize(("momentum", "steps"), [(0.0, 100), (0.9, 250)])
 def test_a_normal_embedding_comes_to_the_constraint(momentum, steps):
-    """N(0, 1) of 4096×768 has σ up to 92; the plain step diverges from σ² > 1 + 2/0.1."""
+    """N(0, 1) of 1024×192 has σ up to 46; the plain step diverges from σ² > 1 + 2/0.1."""
     torch.manual_seed(0)
-    w = descend(BortS, torch.randn(4096, 768), steps, lr=1.0, constraint=0.1, momentum=momentum)
+    w = descend(BortS, torch.randn(1024, 192), steps, lr=1.0, constraint=0.1, momentum=momentum)
     sigma = torch.linalg.svdvals(w.double())
     assert sigma.min() > 0.95
     assert sigma.max() < 1.05
@@ -152,6 +152,7 @@ def test_a_warm_up_does_not_release_what_momentum_has_stored(warmup):
         assert p.norm().item() <= 1.5 * start
 
 
+@pytest.mark.filterwarnings("ignore:param group 0")
 @pytest.mark.parametrize(("momentum", "every"), [(0.9, 4), (0.95, 10), (0.99, 10)])
 def test_momentum_carries_a_kth_step_penalty_on(momentum, every):
     torch.manual_seed(0)

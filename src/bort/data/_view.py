@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,6 +33,10 @@ class View:
 
     def __call__(self, image: Image) -> Tensor:
         """(1, C, size, size). Equal to timm's evaluation transform to the bit, without the seconds of importing timm."""
+        return self.normaliser("cpu")(self.crop(image)[None])
+
+    def crop(self, image: Image) -> Tensor:
+        """The bytes (C, size, size) that the network sees of an image."""
         from PIL.Image import Resampling
 
         image = to_eight_bits(image).convert("L" if self.channels == 1 else "RGB")
@@ -41,9 +46,12 @@ class View:
         left, top = round((width - self.size) / 2), round((height - self.size) / 2)
         resized = image.resize((width, height), Resampling.BILINEAR)
         pixels = np.array(resized.crop((left, top, left + self.size, top + self.size)))
-        x = torch.from_numpy(pixels.reshape(self.size, self.size, self.channels)).permute(2, 0, 1).contiguous()
-        mean, std = (torch.tensor(values).view(-1, 1, 1) for values in (self.mean, self.std))
-        return ((x.float() / 255 - mean) / std)[None]
+        return torch.from_numpy(pixels.reshape(self.size, self.size, self.channels)).permute(2, 0, 1).contiguous()
+
+    def normaliser(self, device: torch.device | str) -> Callable[[Tensor], Tensor]:
+        """A function from bytes (N, C, H, W) on the device to the network's input."""
+        mean, std = (torch.tensor(values, device=device).view(-1, 1, 1) for values in (self.mean, self.std))
+        return lambda images: (images.float() / 255 - mean) / std
 
     def read(self, file: str | os.PathLike[str]) -> Tensor:
         """(1, C, size, size) of an image file."""

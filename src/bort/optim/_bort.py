@@ -51,6 +51,7 @@ class Bort(Optimizer):
         shard: bool = False,
         **kwargs: Any,
     ) -> None:
+        self._plain_groups: set[int] = set()
         self._own_defaults: dict[str, Any] = {
             "constraint": constraint,
             "decoupled": self._decoupled if decoupled is None else decoupled,
@@ -66,6 +67,8 @@ class Bort(Optimizer):
         self._prepare()
         for index, group in enumerate(self.param_groups):
             _settings.warn(group, index, stacklevel=3)
+            if index in self._plain_groups:
+                _settings.warn_of_shapes(group, index, stacklevel=3)
         wanted = [group for group in self.param_groups if group["constraint"]]
         if wanted and not self.constrained():
             warnings.warn(
@@ -83,8 +86,10 @@ class Bort(Optimizer):
         # The base class calls this from its __init__, when `defaults` holds its own settings and not yet ours.
         for key, default in self._own_defaults.items():
             self.defaults.setdefault(key, default)
+        index = len(self.param_groups)
+        if "blocks" not in param_group:  # otherwise `param_groups`, which knows the layers, has made it
+            self._plain_groups.add(index)
         super().add_param_group(param_group)
-        index = len(self.param_groups) - 1
         if self.param_groups[index]["every"] != 1 or self.param_groups[index]["warmup"]:
             # There from the beginning: torch.distributed.checkpoint takes a group's keys to be the same at all times.
             self.param_groups[index].setdefault("penalty_step", 0)
@@ -92,9 +97,12 @@ class Bort(Optimizer):
             _settings.check(self.param_groups[index], index)
         except Exception:
             self.param_groups.pop()  # refused: leave the optimizer as it was
+            self._plain_groups.discard(index)
             raise
         if "_penalties" in self.__dict__:  # added by the user; __init__ warns itself, at the user's line
             _settings.warn(self.param_groups[index], index, stacklevel=3)
+            if index in self._plain_groups:
+                _settings.warn_of_shapes(self.param_groups[index], index, stacklevel=3)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         # Also reached through load_state_dict: a checkpoint of the plain optimizer leaves our settings as they are now.
@@ -105,6 +113,7 @@ class Bort(Optimizer):
                 key: self.defaults.get(key, _settings.LATER.get(key))
                 for key in (*_settings.SETTINGS, *_settings.LAYOUT)
             }
+            self._plain_groups = set()
             self._prepare()
         for index, group in enumerate(self.param_groups):
             settings = current[index] if index < len(current) else self._own_defaults

@@ -16,6 +16,7 @@ from bort._table import table
 from bort.layers import linear_map
 
 _HEAD = ("head.*",)
+_CLASSIFIERS = ("head", "head_dist", "heads", "fc", "classifier")  # what libraries of networks call their last layer
 _WRAPPERS = ("_orig_mod.", "module.")
 _NORMS = (_NormBase, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm, nn.LocalResponseNorm)
 
@@ -54,6 +55,8 @@ class ParamGroups(list[dict[str, Any]]):
         ]
         return table(("parameter", "shape", "constrained", "decayed", "reason"), rows)
 
+    __repr__ = __str__  # a list's own would print every weight
+
 
 def param_groups(
     model: nn.Module,
@@ -76,7 +79,8 @@ def param_groups(
         weight_decay: for weights of two or more dimensions; biases, norms and one-dimensional parameters get none. The
             groups carry it and ``constraint`` themselves, so the optimizer's own arguments of these names do not apply.
         exclude: patterns of parameter names to leave unconstrained, usually those of the classifier. Prefixes that
-            torch.compile and DDP put before the names are ignored.
+            torch.compile and DDP put before the names are ignored. A pattern that matches nothing is warned of, with the
+            name of the classifier if there seems to be one.
         qkv: a fused query-key-value projection is one matrix ("whole") or three ("split").
 
     Returns:
@@ -90,9 +94,7 @@ def param_groups(
         for local, p in module.named_parameters(prefix, recurse=False):
             decision = _decide(local, p, module, patterns, qkv)
             decisions[p] = _agree(decisions[p], decision) if p in decisions else decision
-    unused = [] if patterns == _HEAD else _unmatched(patterns, decisions.values())
-    if unused:
-        warnings.warn(f"exclude: no parameter's name matches {', '.join(map(repr, unused))}", stacklevel=2)
+    _warn_of_patterns(model, patterns, decisions.values())
     groups: dict[tuple[Any, ...], dict[str, Any]] = {}
     for p, d in decisions.items():
         if not d.trained:
@@ -149,6 +151,35 @@ def _matches(name: str, pattern: str) -> bool:
 def _unmatched(patterns: Sequence[str], decisions: Iterable[Decision]) -> list[str]:
     names = [decision.name for decision in decisions]
     return [pattern for pattern in patterns if not any(_matches(name, pattern) for name in names)]
+
+
+def _warn_of_patterns(model: nn.Module, patterns: Sequence[str], decisions: Iterable[Decision]) -> None:
+    """The default pattern may match nothing if no classifier is in sight; but a classifier that it misses is named."""
+    decisions = list(decisions)
+    unused = _unmatched(patterns, decisions)
+    constrained = [decision.name for decision in decisions if decision.constrained]
+    heads = [head for head in _classifiers(model) if any(_matches(name, f"{head}.*") for name in constrained)]
+    if not unused or (tuple(patterns) == _HEAD and not heads):
+        return
+    advice = ""
+    if heads:
+        those = ", ".join(repr(f"{head}.*") for head in heads)
+        advice = f"; the classifier seems to be {' and '.join(heads)}: exclude=({those},) leaves it unconstrained"
+    warnings.warn(
+        f"exclude: no parameter's name matches {', '.join(map(repr, unused))}{advice}, exclude=() says that all is wanted",
+        stacklevel=3,
+    )
+
+
+def _classifiers(model: nn.Module) -> list[str]:
+    """The names of the layers that give the logits: timm's networks say it; elsewhere the last layer, if it is called so."""
+    own = getattr(model, "default_cfg", {}).get("classifier")
+    if own:
+        return [own] if isinstance(own, str) else list(own)
+    layers = [name for name, module in model.named_modules() if isinstance(module, nn.Linear)]
+    while layers and layers[-1].startswith(_WRAPPERS):
+        layers[-1] = layers[-1].partition(".")[2]
+    return layers[-1:] if layers and set(layers[-1].split(".")) & set(_CLASSIFIERS) else []
 
 
 def _agree(first: Decision, second: Decision) -> Decision:

@@ -22,6 +22,10 @@ PRECISIONS: Final = ("highest", "high", "medium")
 # Where the matrix is in the tensor. `param_groups` sets these from the modules; plain parameters need neither.
 LAYOUT: Final[dict[str, Any]] = {"blocks": 1, "transposed": False}
 
+# a/(1 − μ)² of the heavy ball on (σ² − s)², a = lr·λ·s, from which on σ swings more than a quarter beyond √s (simulation from
+# starts below √s, for μ from 0.9 to 0.995).
+_SWING: Final = 6
+
 _WAY_OUT: Final = "put it in a param group of its own with constraint=0"
 
 
@@ -132,6 +136,25 @@ def warn(group: dict[str, Any], index: int, stacklevel: int) -> None:
     _warn_of_overshoot(spec, lr.detach().item() if isinstance(lr, Tensor) else float(lr), index, stacklevel + 1)
 
 
+def warn_of_shapes(group: dict[str, Any], index: int, stacklevel: int) -> None:
+    """Of plain parameters, those that are hardly the matrix of one layer: tokens and position tables (1 × …), and depthwise
+    convolutions (C × 1 × k × k; a single one may as well be a convolution on grey images)."""
+    weights = constrained(group)
+    single = [(name, p) for name, p in weights if p.ndim >= 3 and p.shape[0] == 1]
+    depthwise = [(name, p) for name, p in weights if p.ndim == 4 and p.shape[0] > 1 and p.shape[1] == 1]
+    named = [*single[:1], *(depthwise[:1] if len(depthwise) > 1 else [])]
+    if named:
+        count = len(single) + (len(depthwise) if len(depthwise) > 1 else 0)
+        shapes = ", ".join(f"{name!r} ({'×'.join(map(str, p.shape))})" for name, p in named)
+        warnings.warn(
+            f"param group {index}: {shapes}: {count} of its {len(weights)} constrained parameters do not look like the "
+            "matrix of a layer (a token or table, or a depthwise convolution, which is a map for each channel), and are "
+            "pulled as one. Give the optimizer bort.param_groups(model), which knows the layers; through timm, "
+            "param_group_fn=bort.param_groups.",
+            stacklevel=stacklevel,
+        )
+
+
 def _warn_of_decay(spec: PenaltySpec, scale: float, decay: float, index: int, stacklevel: int) -> None:
     constraint = spec.constraint
     if decay >= constraint * (1 if spec.mode.startswith("l1") else scale):
@@ -145,16 +168,23 @@ def _warn_of_decay(spec: PenaltySpec, scale: float, decay: float, index: int, st
 
 def _warn_of_overshoot(spec: PenaltySpec, lr: float, index: int, stacklevel: int) -> None:
     scale = 1.0 if spec.scale == "adaptive" else spec.scale
-    rate = lr * spec.constraint * spec.every / (1 - spec.momentum) * scale
-    if not rate >= 1:
-        return
+    slow = 1 - spec.momentum
+    step = lr * spec.constraint * spec.every * scale
     symbols, numbers = "lr·λ", f"{lr:g}·{spec.constraint:g}"
     if spec.every > 1:
         symbols, numbers = f"{symbols}·every", f"{numbers}·{spec.every}"
     if scale != 1:
         symbols, numbers = f"{symbols}·scale", f"{numbers}·{scale:g}"
-    warnings.warn(
-        f"param group {index}: {symbols}/(1 − momentum) = {numbers}/(1 − {spec.momentum:g}) = {rate:.3g} ≥ 1: the penalty "
-        "overshoots its target, and far from it the stability guard has to shorten it. Lower constraint or lr.",
-        stacklevel=stacklevel,
-    )
+    if step >= slow:
+        warnings.warn(
+            f"param group {index}: {symbols}/(1 − momentum) = {numbers}/{slow:.3g} = {step / slow:.3g} ≥ 1: the penalty "
+            "overshoots its target, and far from it the stability guard has to shorten it. Lower constraint or lr.",
+            stacklevel=stacklevel,
+        )
+    elif step >= _SWING * slow**2:
+        warnings.warn(
+            f"param group {index}: {symbols}/(1 − momentum)² = {numbers}/{slow:.3g}² = {step / slow**2:.3g} ≥ {_SWING}: "
+            f"the momentum {spec.momentum:g} carries σ past its target and back for about {2 / slow:.0f} steps, a weight "
+            "that starts far from the constraint as far on its other side. Lower constraint, lr or momentum.",
+            stacklevel=stacklevel,
+        )

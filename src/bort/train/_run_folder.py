@@ -67,6 +67,11 @@ def read_recipe(path: str | os.PathLike[str]) -> Recipe:
     if not file.exists():
         reason = f"it has no {_RECIPE}" if place.is_dir() else "there is no such file"
         raise FileNotFoundError(f"{place} is not a run or a recipe: {reason}")
+    if place.is_file() and place.suffix != ".json":
+        raise ValueError(
+            f"{place} is neither the folder of a run nor a recipe (.json). A file of weights does not say which network they "
+            "belong to: write a function that builds the network and loads them, and name it, package.module:function"
+        )
     return Recipe.from_dict(_read_json(file))
 
 
