@@ -186,7 +186,9 @@ def test_a_folder_that_is_no_run(tmp_path):
 def test_a_file_of_weights_is_not_called_damaged(tmp_path):
     torch.save(nn.Linear(2, 2).state_dict(), tmp_path / "model.pt")
     for read in (resolve, train.read_recipe, train.load):
-        with pytest.raises(ValueError, match=r"model\.pt'? is neither the folder of a run nor a .*package\.module:function"):
+        with pytest.raises(
+            ValueError, match=r"model\.pt'? is neither the folder of a run nor a .*package\.module:function"
+        ):
             read(str(tmp_path / "model.pt"))
 
 

@@ -176,7 +176,9 @@ class Named(nn.Module):
 
 @pytest.mark.parametrize("name", ["fc", "classifier", "head_dist"])
 def test_a_classifier_that_the_default_pattern_misses_is_named(name):
-    with pytest.warns(UserWarning, match=rf"matches 'head.\*'; the classifier seems to be {name}: exclude=\('{name}.\*',\)"):
+    with pytest.warns(
+        UserWarning, match=rf"matches 'head.\*'; the classifier seems to be {name}: exclude=\('{name}.\*',\)"
+    ):
         groups = param_groups(Named(name))
     assert [d.constrained for d in groups.decisions if d.name == f"{name}.weight"] == [True]
 

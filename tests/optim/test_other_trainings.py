@@ -8,9 +8,15 @@ import pytest
 import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.distributed.checkpoint.state_dict import (
+    StateDictOptions,
+    get_optimizer_state_dict,
+    set_optimizer_state_dict,
+)
 from torch.optim import SGD, AdamW
 
 from bort import BortA, BortS, bortify, param_groups
+from bort.optim import adapt_state_dict
 from bort.optim.reference import Reference
 
 
@@ -180,3 +186,28 @@ def test_layers_that_look_like_these_are_silent():
     BortA([weight(6, 1, 5, 5)], lr=1e-3)  # LeNet's first layer
     one_output = nn.Sequential(nn.Conv2d(3, 1, 3), nn.Conv2d(8, 8, 3, groups=8), nn.Conv2d(8, 8, 3, groups=8))
     BortA(param_groups(one_output), lr=1e-3)
+
+
+def trained(cls, seed):
+    torch.manual_seed(seed)
+    model = nn.Linear(4, 3)
+    optimizer = cls(model.parameters(), lr=0.1 * seed)
+    model(torch.ones(2, 4)).sum().backward()
+    optimizer.step()
+    return model, optimizer
+
+
+@pytest.mark.parametrize("form", ["flatten_optimizer_state_dict", "full_state_dict"])
+@pytest.mark.parametrize(("before", "after"), [(AdamW, BortA), (BortA, AdamW)])
+def test_distributed_checkpoints_between_a_base_and_its_bort_form(form, before, after):
+    options = StateDictOptions(**{form: True})
+    saved = get_optimizer_state_dict(*trained(before, 1), options=options)
+    model, optimizer = trained(after, 2)
+    own = get_optimizer_state_dict(model, optimizer, options=options)
+    set_optimizer_state_dict(model, optimizer, adapt_state_dict(saved, to=own), options=options)
+    name = "state.weight.exp_avg"
+    expected = saved[name] if "flatten" in form else saved["state"]["weight"]["exp_avg"]
+    assert torch.equal(optimizer.state[model.weight]["exp_avg"], expected)
+    group = optimizer.param_groups[0]
+    assert group["lr"] == 0.1
+    assert group.get("constraint") == (0.1 if after is BortA else None)

@@ -6,9 +6,10 @@ from torch.optim import SGD, AdamW
 
 from bort.optim._bort import Bort
 from bort.optim._bortify import bortify
+from bort.optim._checkpoints import adapt_state_dict
 from bort.optim._groups import ParamGroups, param_groups
 
-__all__ = ["Bort", "BortA", "BortL", "BortS", "ParamGroups", "bortify", "param_groups"]
+__all__ = ["Bort", "BortA", "BortL", "BortS", "ParamGroups", "adapt_state_dict", "bortify", "param_groups"]
 
 BortS = bortify(SGD)
 BortA = bortify(AdamW)
