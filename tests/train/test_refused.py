@@ -49,7 +49,7 @@ def test_another_network_is_refused_even_by_force(stopped):
     with pytest.raises(
         ValueError, match=r"the checkpoint is of another network: conv1\.weight is \(6, 1, 5, 5\), the recipe's"
     ):
-        fit(stopped, replace(RECIPE, net=Net("acnn-small", {"width": 0.05})), force=True)
+        fit(stopped, replace(RECIPE, net=Net("acnn-small", {"width": 0.125, "narrowest": 72})), force=True)
     assert (stopped / "recipe.json").read_text() == before, "the run is as it was"
 
 
