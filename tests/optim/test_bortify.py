@@ -111,18 +111,13 @@ import bort
 assert "torch" not in sys.modules, "import bort is to be fast"
 import torch, bort.optim
 p = torch.nn.Parameter(torch.ones(2, 2)); p.grad = torch.ones(2, 2)
-bort.BortS([p], lr=0.1).step()
+for cls in (bort.BortS, bort.BortA, bort.BortL):
+    cls([p], lr=0.1).step()
 print(bort.param_groups(torch.nn.Linear(2, 2)))
-try:
-    bort.BortL
-except ImportError as error:
-    print(error)
 """
 
 
 def test_optim_needs_torch_alone():
     blocked = {"timm", "torchvision", "mlxtend", "rich", "tyro", "captum", "sklearn", "matplotlib", "transformers"}
-    result = subprocess.run(
-        [sys.executable, "-c", ALONE.format(blocked=blocked)], capture_output=True, text=True, check=True
-    )
-    assert 'timm is not installed: pip install "bort[vision]"' in result.stdout
+    result = subprocess.run([sys.executable, "-c", ALONE.format(blocked=blocked)], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr

@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch import nn
 
-from bort import BortA, BortS, nets, train
+from bort import BortA, BortL, BortS, nets, train
+from bort.optim import Lamb
 from bort.train import NotFinite
 from bort.train._optimizer import loss_for, optimizer_for, rate
 from bort.train.recipes import Net
@@ -114,10 +115,6 @@ def test_rates(schedule, end):
 
 
 def test_optimizers_are_what_they_are_called():
-    from timm.optim import Lamb
-
-    from bort import BortL
-
     model = nets.create("lenet")
     kinds = {
         "sgd": torch.optim.SGD,

@@ -57,12 +57,17 @@ class GroupStep:
     """The base optimizer's."""
     grad_scale: Tensor | None
     """Set by GradScaler on fused optimizers: gradients are still multiplied by it, the optimizer's kernel divides."""
-    found_inf: Tensor | None
-    """Set by GradScaler on fused optimizers: not 0 if the step has to leave all weights as they are."""
+    skip: Tensor | None
+    """On the device: True if the step has no penalty, which the host does not know."""
     distributed: bool
 
     def apply(self, weight: Weight, direction: Tensor, residual: Tensor) -> None:
         slot, p = weight
+        if self.skip is not None:
+            skip = self.skip.to(direction.device)
+            # Not "direction · 0", which is nan where the direction is not finite.
+            direction = direction.masked_fill(skip, 0.0)
+            residual = torch.where(skip, self.residuals[slot].to(direction.device), residual)
         self.residuals[slot].copy_(residual)
         if p.grad is None:
             return
@@ -84,10 +89,6 @@ class GroupStep:
 
     def _decouple(self, p: Tensor, direction: Tensor) -> None:
         """W ← W − α·λ·direction."""
-        if self.found_inf is not None:
-            # Not "direction · 0", which is nan where the direction is not finite.
-            called_off = self.found_inf.to(direction.device) > 0
-            direction = torch.where(called_off, torch.zeros_like(direction), direction)
         assert self.lr is not None  # `_settings.check` refuses decoupled groups without one
         lr = self.lr
         if self.spec.strength_tensor is not None:

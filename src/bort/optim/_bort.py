@@ -64,6 +64,9 @@ class Bort(Optimizer):
             **_settings.LAYOUT,
         }
         super().__init__(*args, **kwargs)
+        if isinstance(self.defaults.get("lr"), Tensor):
+            # The groups have this tensor too, and a schedule writes to it; the stability guard has to know the first rate.
+            self.defaults["lr"] = self.defaults["lr"].clone()
         self._prepare()
         for index, group in enumerate(self.param_groups):
             _settings.warn(group, index, stacklevel=3)

@@ -28,6 +28,7 @@ from bort import penalty
 from bort._precision import own_precision
 from bort.optim import _plain_torch
 from bort.optim._apply import GroupStep, LentGradients
+from bort.optim._schedule import next_turn
 from bort.optim._settings import refuse_gradient
 from bort.optim._spec import Move, PenaltySpec, Weight, constrained, is_fake, is_matrix
 from bort.optim._stability import Stability
@@ -79,9 +80,10 @@ class GroupPenalty:
         self, optimizer: Optimizer, group: dict[str, Any], weights: list[Weight], lent: LentGradients
     ) -> list[GroupStep]:
         """The steps that ``apply`` is to make: none if no penalty is due, one as a rule. Counts the steps of the group."""
-        if not _is_due(group) or not weights:
+        turn = next_turn(group, getattr(optimizer, "found_inf", None))
+        if turn is None or not weights:
             return []
-        spec = PenaltySpec.of(group, _warm(group, weights[0][1]))
+        spec = PenaltySpec.of(group, turn.warm)
 
         def step_of(weights: list[Weight]) -> GroupStep:
             return GroupStep(
@@ -93,7 +95,7 @@ class GroupPenalty:
                 lent,
                 optimizer.state,
                 getattr(optimizer, "grad_scale", None),
-                getattr(optimizer, "found_inf", None),
+                turn.skip,
                 dist.is_available() and dist.is_initialized(),
             )
 
@@ -130,8 +132,8 @@ class GroupPenalty:
         """Returns the weights that the kernels do not take."""
         spec, stability = step.spec, step.stability
         if spec.decoupled:
-            return self._kernels.decouple(weights, spec, stability, step.residuals, step.found_inf)
-        gradients, rest = self._kernels.couple(weights, spec, stability, step.residuals, step.grad_scale)
+            return self._kernels.decouple(weights, spec, stability, step.residuals, step.skip)
+        gradients, rest = self._kernels.couple(weights, spec, stability, step.residuals, step.grad_scale, step.skip)
         for p, grad in gradients:
             step.lent.lend(p, grad)
         return rest
@@ -158,8 +160,10 @@ class GroupPenalty:
         full λ then undoes what it has learned. Reads one number back from the device."""
         if self._has_looked or self._residuals is None or is_capturing() or is_fake(self._residuals):
             return
+        largest = self._residuals.nan_to_num(nan=-1.0).max().item()
+        if largest < 0:  # none of the steps so far had a penalty
+            return
         self._has_looked = True
-        largest = self._residuals.nan_to_num(nan=0.0).max()
         if not largest > _FAR or group["warmup"]:
             return
         name = constrained(group)[int(self._residuals.nan_to_num(nan=0.0).argmax())][0]
@@ -205,46 +209,3 @@ def _repetitions(matrices: list[Tensor]) -> frozenset[int]:
 
 def _with_gradient(weights: list[Weight]) -> list[Weight]:
     return [weight for weight in weights if weight[1].grad is not None]
-
-
-def _is_due(group: dict[str, Any]) -> bool:
-    """Whether a penalty is due in this step. Steps are counted in the group, so that a checkpoint carries the count."""
-    if not group.get("train_mode", True):  # schedule-free, switched to evaluation
-        return False
-    lr = group.get("lr")
-    if lr is not None and not (isinstance(lr, Tensor) and lr.device.type != "cpu") and lr == 0:
-        # Nothing moves, so nothing may be left behind: torch.distributed.checkpoint makes such a step to create the state
-        # of an optimizer, and a penalty would stay in its momentum.
-        return False
-    every = group["every"]
-    if every == 1 and not group["warmup"]:
-        return True
-    if every > 1 and is_capturing():
-        raise RuntimeError(
-            f"every={every} cannot be captured in a CUDA graph: each replay would repeat the decision of "
-            "one step. Use every=1 with a captured step."
-        )
-    steps = group.get("penalty_step", 0)
-    if isinstance(steps, Tensor):
-        steps += 1  # in place: see `_warm`
-    else:
-        group["penalty_step"] = steps = steps + 1
-    return every == 1 or bool(int(steps) % every == 0)
-
-
-def _warm(group: dict[str, Any], weight: Tensor) -> float | Tensor:
-    """The part of λ that the warm-up has reached in this step.
-
-    On a GPU steps are counted by a tensor there, so that a captured CUDA graph goes on counting when it is replayed.
-    """
-    warmup, steps = group["warmup"], group.get("penalty_step", 0)
-    if not warmup:
-        return 1.0
-    if not weight.is_cuda or is_fake(weight) or group["every"] > 1:
-        return min(1.0, float(steps) / float(warmup))
-    if not isinstance(steps, Tensor) or steps.device != weight.device:
-        if is_capturing():
-            raise RuntimeError(f"warmup={warmup}: make a step before the one that is captured in a CUDA graph")
-        steps = group["penalty_step"] = torch.tensor(float(steps), device=weight.device)
-    part: Tensor = torch.clamp(steps / warmup, max=1.0)
-    return part

@@ -10,7 +10,7 @@ from typing import Any, Final, NoReturn
 import torch
 from torch import Tensor
 
-from bort.optim._spec import PenaltySpec, constrained
+from bort.optim._spec import PenaltySpec, constrained, is_fake
 from bort.optim.sharded import is_dtensor, unsupported
 from bort.penalty import MODES
 
@@ -132,8 +132,10 @@ def warn(group: dict[str, Any], index: int, stacklevel: int) -> None:
             )
     else:
         _warn_of_decay(spec, spec.scale, float(group.get("weight_decay") or 0.0), index, stacklevel + 1)
-    lr = group.get("lr") or 0.0
-    _warn_of_overshoot(spec, lr.detach().item() if isinstance(lr, Tensor) else float(lr), index, stacklevel + 1)
+    lr = group.get("lr")
+    if isinstance(lr, Tensor):
+        lr = 0.0 if is_fake(lr) else lr.detach().item()
+    _warn_of_overshoot(spec, float(lr or 0.0), index, stacklevel + 1)
 
 
 def warn_of_shapes(group: dict[str, Any], index: int, stacklevel: int) -> None:

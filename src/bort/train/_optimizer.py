@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.optim import Optimizer
 
-from bort.optim import BortA, BortS, param_groups
+from bort.optim import BortA, BortL, BortS, Lamb, param_groups
 from bort.train._schema import Optim, Recipe
 
 Loss = Callable[[Tensor, Tensor], Tensor]
@@ -23,8 +23,7 @@ def optimizer_for(optim: Optim, model: nn.Module, device: torch.device) -> Optim
     options: dict[str, Any] = {"lr": optim.lr, "weight_decay": optim.weight_decay}
     if optim.name in ("sgd", "bort-s"):
         options["momentum"] = optim.momentum
-    if optim.name not in ("lamb", "bort-l"):
-        options["fused"] = device.type == "cuda"
+    options["capturable" if optim.name in ("lamb", "bort-l") else "fused"] = device.type == "cuda"
     if is_bort:
         options |= {"constraint": optim.constraint, "every": optim.every, "scale": optim.scale}
     params: Any = list(model.named_parameters())
@@ -42,18 +41,13 @@ def optimizer_for(optim: Optim, model: nn.Module, device: torch.device) -> Optim
 
 
 def _class(name: str) -> Callable[..., Optimizer]:
-    if name in ("lamb", "bort-l"):
-        from timm.optim import Lamb
-
-        from bort.optim import BortL
-
-        lamb: Callable[..., Optimizer] = Lamb if name == "lamb" else BortL
-        return lamb
     classes: dict[str, Callable[..., Optimizer]] = {
         "sgd": torch.optim.SGD,
         "bort-s": BortS,
         "adamw": torch.optim.AdamW,
         "bort-a": BortA,
+        "lamb": Lamb,
+        "bort-l": BortL,
     }
     return classes[name]
 

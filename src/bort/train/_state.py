@@ -11,6 +11,9 @@ from torch.optim import Optimizer
 
 from bort.train._world import World
 
+# Keys of a param group that are no settings: its weights, and the counts of steps, which a checkpoint goes on with.
+_NOT_SETTINGS = ("params", "penalty_step", "step")
+
 
 def capture(model: nn.Module, optimizer: Optimizer, world: World, *, sharded: bool) -> dict[str, Any]:
     """The state to save. All processes have to call this together; only the first one's result is complete."""
@@ -41,7 +44,7 @@ def restore(
             f"{shapes.get(other, 'not there')}"
         )
     settings = [
-        {key: value for key, value in group.items() if key not in ("params", "penalty_step")}
+        {key: value for key, value in group.items() if key not in _NOT_SETTINGS}
         for group in optimizer.param_groups
     ]
     if sharded:

@@ -1,8 +1,8 @@
 """One step of training. The weights are updated only if loss, gradients and penalty are finite.
 
-On the CPU, and with optimizers that are not fused, the host checks this before each update. With a fused optimizer on a GPU
-that would make the host wait for the device at each step. There a flag on the device makes the optimizer's kernel skip the
-update, as torch's GradScaler does: of the bad step, and of all later ones, until the host reads the flag.
+On the CPU, and with optimizers that cannot skip an update, the host checks this before each update. On a GPU that would make
+the host wait for the device at each step. There a flag on the device makes a fused optimizer, or LAMB, skip the update, as
+torch's GradScaler does: of the bad step, and of all later ones, until the host reads the flag.
 """
 
 from __future__ import annotations
@@ -46,8 +46,9 @@ class Step:
         self._all_good = torch.ones((), dtype=torch.bool, device=device)
         self._params = [p for group in optimizer.param_groups for p in group["params"]]
         self.constrained = [p for _, p in optimizer.constrained()] if isinstance(optimizer, Bort) else []
-        is_fused = all(group.get("fused") for group in optimizer.param_groups)
-        self.host_checks = device.type != "cuda" or not is_fused
+        # torch's mark of an optimizer that reads `found_inf` and skips the update by itself.
+        can_skip = getattr(optimizer, "_step_supports_amp_scaling", False)
+        self.host_checks = device.type != "cuda" or not can_skip
         if not self.host_checks:
             optimizer.found_inf = self.bad  # type: ignore[attr-defined]
             optimizer.grad_scale = None  # type: ignore[attr-defined]

@@ -45,7 +45,7 @@ class Scalars:
     strength_tensor: Tensor | None
     limits: Limits
     skip: Tensor | None = None
-    """Not zero: leave the weights as they are."""
+    """Not zero: leave weights and residuals as they are; results are the gradients alone."""
 
 
 class _Scratch(NamedTuple):
@@ -67,9 +67,12 @@ def launch(
     at the first of each two addresses, and the results go to the second.
     """
     scratch = _scratch(batch)
-    kind = _DTYPES[dtype]
-    _start(batch, stage, len(batch.stage_tiles), (batch.matrices, batch.stage_tiles, scratch.x, kind, STAGE))
-    _launch_gram(batch, scratch, scalars.scale)
+    kind, skip = _DTYPES[dtype], scalars.skip
+    constants = (kind, skip is not None, STAGE)
+    _start(
+        batch, stage, len(batch.stage_tiles), (batch.matrices, batch.stage_tiles, scratch.x, skip, *constants), (skip,)
+    )
+    _launch_gram(batch, scratch, scalars)
     _launch_judge(batch, scratch, scalars, residuals)
     for is_tall, tiles in enumerate(batch.apply_tiles):
         if len(tiles):
@@ -85,23 +88,25 @@ def _scratch(batch: TileBatch) -> _Scratch:
     return _Scratch(x, e, *torch.split(numbers, sizes))
 
 
-def _launch_gram(batch: TileBatch, scratch: _Scratch, scale: float) -> None:
+def _launch_gram(batch: TileBatch, scratch: _Scratch, scalars: Scalars) -> None:
     x, e, norms = scratch.x, scratch.e, scratch.norms
+    scale, skip = scalars.scale, scalars.skip
     tables, programs = (batch.matrices, batch.gram_tiles), len(batch.gram_tiles)
     if batch.large:
         blocks = (_blocks(x, TILE, _STEP), _blocks(x, batch.gram_columns, _STEP))
-        sizes = (TILE, batch.gram_columns, _STEP, batch.segment)
-        _start(batch, gram_large, programs, (*tables, *blocks, e, norms, scale, *sizes))
+        constants = (skip is not None, TILE, batch.gram_columns, _STEP, batch.segment)
+        _start(batch, gram_large, programs, (*tables, *blocks, e, norms, scale, skip, *constants), (skip,))
     else:
-        _start(batch, gram, programs, (*tables, x, e, norms, scale, TILE, _STEP, batch.segment))
+        constants = (skip is not None, TILE, _STEP, batch.segment)
+        _start(batch, gram, programs, (*tables, x, e, norms, scale, skip, *constants), (skip,))
 
 
 def _launch_judge(batch: TileBatch, scratch: _Scratch, scalars: Scalars, residuals: Tensor) -> None:
     memory = (batch.matrices, scratch.e, scratch.norms, scratch.probes, residuals, scratch.factors)
-    limits, rate_tensor = scalars.limits, scalars.rate_tensor
-    numbers = (scalars.rate, rate_tensor, scalars.scale, limits.step, limits.scale, limits.shortened)
-    constants = (_ITERATIONS, rate_tensor is not None, *_JUDGE_TILE)
-    _start(batch, judge, len(batch.members), (*memory, *numbers, *constants), (rate_tensor,))
+    limits, optional = scalars.limits, (scalars.rate_tensor, scalars.skip)
+    numbers = (scalars.rate, scalars.rate_tensor, scalars.scale, limits.step, limits.scale, limits.shortened)
+    constants = (_ITERATIONS, *[tensor is not None for tensor in optional], *_JUDGE_TILE)
+    _start(batch, judge, len(batch.members), (*memory, *numbers, scalars.skip, *constants), optional)
 
 
 def _launch_apply(

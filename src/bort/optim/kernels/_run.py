@@ -37,14 +37,14 @@ class Kernels:
     ) -> list[Weight]:
         """W ← W − α·λ·direction, in place, for the weights that the kernels take; returns the others.
 
-        ``residuals`` get each weight's at its slot. If ``skip`` is not 0, no weight changes.
+        ``residuals`` get each weight's at its slot. If ``skip`` is not 0, weights and residuals stay as they are.
         """
         division = self._divisions.of(weights, spec)
         for _, tiling in division.parts:
             from bort.optim.kernels._launch import Scalars, launch
 
-            rate, rate_tensor = _split(stability.rate)
-            skip_here = None if skip is None else skip.to(tiling.device)
+            rate, rate_tensor = _split(stability.rate, tiling.device)
+            skip_here = _on_device(skip, tiling.device)
             scalars = Scalars(spec.scale, rate, rate_tensor, -rate, rate_tensor, stability.limits, skip_here)  # type: ignore[arg-type]
             with _on(tiling.device):
                 for batch in tiling.batches:
@@ -58,22 +58,24 @@ class Kernels:
         stability: Stability,
         residuals: Tensor,
         grad_scale: Tensor | None,
+        skip: Tensor | None = None,
     ) -> tuple[list[tuple[Tensor, Tensor]], list[Weight]]:
         """(W, its gradient + λ·direction) for the weights that the kernels take, and the other weights.
 
-        The results are in one new block of memory for each dtype.
+        The results are in one new block of memory for each dtype. If ``skip`` is not 0, they are the gradients alone.
         """
         division = self._divisions.of(weights, spec)
         results: list[tuple[Tensor, Tensor]] = []
         for positions, tiling in division.parts:
             from bort.optim.kernels._launch import Scalars
 
-            rate, rate_tensor = _split(stability.rate)
+            rate, rate_tensor = _split(stability.rate, tiling.device)
             strength = -spec.strength if spec.maximize else spec.strength
-            scale_here = None if grad_scale is None else grad_scale.to(tiling.device)
-            if spec.strength_tensor is not None:
-                scale_here = spec.strength_tensor if scale_here is None else scale_here * spec.strength_tensor
-            scalars = Scalars(spec.scale, rate, rate_tensor, strength, scale_here, stability.limits)  # type: ignore[arg-type]
+            factor, warm = _on_device(grad_scale, tiling.device), _on_device(spec.strength_tensor, tiling.device)
+            if warm is not None:
+                factor = warm if factor is None else factor * warm
+            skip_here = _on_device(skip, tiling.device)
+            scalars = Scalars(spec.scale, rate, rate_tensor, strength, factor, stability.limits, skip_here)  # type: ignore[arg-type]
             memory = torch.empty(tiling.result_size, dtype=tiling.dtype, device=tiling.device)
             start, width = memory.data_ptr(), memory.element_size()
             addresses, copies = [], []
@@ -118,7 +120,7 @@ def _directions(
 ) -> dict[int, tuple[Tensor, Tensor]]:
     from bort.optim.kernels._launch import Scalars
 
-    rate, rate_tensor = _split(stability.rate)
+    rate, rate_tensor = _split(stability.rate, tiling.device)
     scalars = Scalars(spec.scale, rate, rate_tensor, 1.0, None, stability.limits)  # type: ignore[arg-type]
     residuals = torch.empty(1 + max(slots), device=tiling.device)
     # A buffer of zeros as the gradient, so that the result is the direction alone, in the same buffer.
@@ -161,8 +163,12 @@ def _upload(numbers: list[int], device: torch.device) -> Tensor:
     return table
 
 
-def _split(rate: float | Tensor) -> tuple[float, Tensor | None]:
-    """A rate as a number and, if it is on the device, the tensor to multiply the number with there."""
+def _split(rate: float | Tensor, device: torch.device) -> tuple[float, Tensor | None]:
+    """A rate as a number and, if it is on a device, the tensor to multiply the number with there."""
     if isinstance(rate, Tensor):
-        return (rate.item(), None) if rate.device.type == "cpu" else (1.0, rate)
+        return (rate.item(), None) if rate.device.type == "cpu" else (1.0, rate.to(device))
     return float(rate), None
+
+
+def _on_device(scalar: Tensor | None, device: torch.device) -> Tensor | None:
+    return None if scalar is None else scalar.to(device)

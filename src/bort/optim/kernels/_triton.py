@@ -50,15 +50,18 @@ HALF_MAX = tl.constexpr(60000.0)
 
 
 @triton.jit
-def stage(matrices, tiles, x, DTYPE: tl.constexpr, SIZE: tl.constexpr):
+def stage(matrices, tiles, x, skip, DTYPE: tl.constexpr, HAS_SKIP: tl.constexpr, SIZE: tl.constexpr):
     """X ← W or Wᵀ in half precision. One program a tile of SIZE × SIZE of X.
 
     Args:
         matrices: the matrix table, (matrices, MATRIX_COLUMNS).
         tiles: the tile table, (programs, TILE_COLUMNS).
         x: scratch for X of all matrices, and for their rounding errors.
+        skip: not 0 if nothing is to be computed; read only if HAS_SKIP.
         DTYPE: of the weights.
     """
+    if HAS_SKIP and tl.load(skip) != 0:
+        return
     tile = tiles + tl.program_id(0) * TILE_COLUMNS
     row = matrices + tl.load(tile + MATRIX) * MATRIX_COLUMNS
     weight = tl.load(row + WEIGHT).to(tl.pointer_type(DTYPE))
@@ -112,6 +115,8 @@ def gram(
     e,
     norms,
     scale,
+    skip,
+    HAS_SKIP: tl.constexpr,
     SIZE: tl.constexpr,
     STEP: tl.constexpr,
     SEGMENT: tl.constexpr,
@@ -125,9 +130,12 @@ def gram(
         e: scratch for E of all matrices, in half precision.
         norms: ‖E‖² of each tile goes here, that of a tile below the diagonal twice, (programs,).
         scale: s.
+        skip: not 0 if nothing is to be computed; read only if HAS_SKIP.
         STEP: columns of X that are multiplied at a time.
         SEGMENT: columns after which a sum is closed and added to the total; 0: never.
     """
+    if HAS_SKIP and tl.load(skip) != 0:
+        return
     tile = tiles + tl.program_id(0) * TILE_COLUMNS
     row = matrices + tl.load(tile + MATRIX) * MATRIX_COLUMNS
     i = tl.load(tile + DOWN)
@@ -193,7 +201,7 @@ def apply(
         factors: the stability factor of each matrix, (matrices,).
         addresses: the address table, (matrices, ADDRESS_COLUMNS); read only if COUPLED.
         rate, rate_tensor: what E·X is multiplied by, the product of both; the tensor is read only if HAS_RATE.
-        skip: not 0 if all weights have to stay as they are; read only if HAS_SKIP.
+        skip: not 0 if the weights have to stay as they are, or the results are to be the gradients; read only if HAS_SKIP.
         DTYPE: of weights and gradients.
         STEP: columns of E that are multiplied at a time.
     """
@@ -208,6 +216,12 @@ def apply(
     left = tl.load(tile + ACROSS) * COLUMNS
     e += tl.multiple_of(tl.load(row + E_START), 128)
     x += tl.multiple_of(tl.load(row + X_START), 128) + left
+    end = side
+    if HAS_SKIP:
+        skipped = tl.load(skip) != 0
+        if not COUPLED and skipped:
+            return
+        end = tl.where(skipped, 0, side)  # the gradient is copied, with nothing added
     r = tl.arange(0, ROWS)
     c = tl.arange(0, COLUMNS)
     depth = tl.arange(0, STEP)
@@ -217,7 +231,7 @@ def apply(
         from_x = depth[None, :] * padded + c[:, None]
         from_e = depth[:, None] * side + r[None, :]
         sums = tl.zeros((COLUMNS, ROWS), dtype=tl.float32)
-        for _ in range(0, side, STEP):
+        for _ in range(0, end, STEP):
             sums = tl.dot(tl.load(x + from_x), tl.load(e + from_e), sums)
             x += STEP * padded
             e += STEP * side
@@ -230,7 +244,7 @@ def apply(
         from_x = depth[:, None] * padded + c[None, :]
         from_e = r[:, None] * side + depth[None, :]
         sums = tl.zeros((ROWS, COLUMNS), dtype=tl.float32)
-        for _ in range(0, side, STEP):
+        for _ in range(0, end, STEP):
             sums = tl.dot(tl.load(e + from_e), tl.load(x + from_x), sums)
             x += STEP * padded
             e += STEP
@@ -242,7 +256,7 @@ def apply(
         rate *= tl.load(rate_tensor).to(tl.float32)
     rate *= tl.load(factors + matrix)
     if HAS_SKIP:
-        rows_left = tl.where(tl.load(skip) == 0, rows_left, 0)
+        rate = tl.where(skipped, 0.0, rate)  # the factor has not been computed
     if COUPLED:
         source = tl.load(addresses + matrix * ADDRESS_COLUMNS + GRADIENT).to(tl.pointer_type(DTYPE)) + start
         target = tl.load(addresses + matrix * ADDRESS_COLUMNS + RESULT).to(tl.pointer_type(DTYPE)) + start

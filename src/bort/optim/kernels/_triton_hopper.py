@@ -46,6 +46,8 @@ def gram_large(
     e,
     norms,
     scale,
+    skip,
+    HAS_SKIP: tl.constexpr,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
     STEP: tl.constexpr,
@@ -54,10 +56,12 @@ def gram_large(
     """E ← X Xᵀ − s·I. One program a tile of ROWS × COLUMNS that touches the diagonal or lies below it.
 
     Args:
-        matrices, tiles, e, norms, scale, SEGMENT: as in ``gram``.
+        matrices, tiles, e, norms, scale, skip, SEGMENT: as in ``gram``.
         rows: X as blocks of ROWS × STEP.
         columns: X as blocks of COLUMNS × STEP.
     """
+    if HAS_SKIP and tl.load(skip) != 0:
+        return
     tile = tiles + tl.program_id(0) * TILE_COLUMNS
     k = tl.load(matrices + SHORT).to(tl.int32)
     side = tl.multiple_of(tl.load(matrices + SHORT_PADDED).to(tl.int32), 128)
@@ -113,27 +117,33 @@ def apply_large(
     k = tl.load(matrices + SHORT).to(tl.int32)
     long = tl.load(matrices + LONG).to(tl.int32)
     side = tl.multiple_of(tl.load(matrices + SHORT_PADDED).to(tl.int32), 128)
+    end = side
+    if HAS_SKIP:
+        skipped = tl.load(skip) != 0
+        if not COUPLED and skipped:
+            return
+        end = tl.where(skipped, 0, side)  # the gradient is copied, with nothing added
     sums = tl.zeros((ROWS, COLUMNS), dtype=tl.float32)
     if TALL:
         left = tl.load(tile + DOWN) * COLUMNS
         top = tl.load(tile + ACROSS) * ROWS
-        for at in range(0, side, STEP):
+        for at in range(0, end, STEP):
             sums = tl.dot(x.load([at, top]).T, e.load([at, left]), sums)
         height = long
         pitch = k
     else:
         top = tl.load(tile + DOWN) * ROWS
         left = tl.load(tile + ACROSS) * COLUMNS
-        for at in range(0, side, STEP):
+        for at in range(0, end, STEP):
             sums = tl.dot(e.load([top, at]), x.load([at, left]), sums)
         height = k
         pitch = long
     if HAS_RATE:
         rate *= tl.load(rate_tensor).to(tl.float32)
     rate *= tl.load(factors)
-    rows_left = height - top
     if HAS_SKIP:
-        rows_left = tl.where(tl.load(skip) == 0, rows_left, 0)
+        rate = tl.where(skipped, 0.0, rate)
+    rows_left = height - top
     start = top.to(tl.int64) * pitch + left
     if COUPLED:
         source = tl.load(addresses + GRADIENT).to(tl.pointer_type(DTYPE)) + start

@@ -32,8 +32,10 @@ def judge(
     step_limit,
     scale_limit,
     shortened,
+    skip,
     ITERATIONS: tl.constexpr,
     HAS_RATE: tl.constexpr,
+    HAS_SKIP: tl.constexpr,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
@@ -49,8 +51,11 @@ def judge(
         rate, rate_tensor: a = α·λ, the product of both; the tensor is read only if HAS_RATE.
         scale: s.
         step_limit, scale_limit, shortened: `_stability.Limits`.
+        skip: not 0 if the residuals have to stay as they are; read only if HAS_SKIP.
         ROWS, COLUMNS: of the tiles in which E is multiplied with a vector.
     """
+    if HAS_SKIP and tl.load(skip) != 0:
+        return
     matrix = tl.program_id(0)
     row = matrices + matrix * MATRIX_COLUMNS
     k = tl.load(row + SHORT)

@@ -2,7 +2,7 @@
 explains both."""
 
 from bort.optim.sharded._ddp import DdpSharing
-from bort.optim.sharded._layout import as_dtensor, is_dtensor, local, local_gradient, unsupported
+from bort.optim.sharded._layout import as_dtensor, is_dtensor, local, local_gradient, norms_of_wholes, unsupported
 from bort.optim.sharded._plan import ShardedRounds
 from bort.optim.sharded._round import whole
 from bort.optim.sharded._routes import directions
@@ -16,6 +16,7 @@ __all__ = [
     "is_dtensor",
     "local",
     "local_gradient",
+    "norms_of_wholes",
     "routing",
     "unsupported",
     "whole",

@@ -158,3 +158,12 @@ def local_gradient(p: Any) -> Tensor:
     if is_dtensor(grad) and grad.placements != p.placements:
         grad = grad.redistribute(placements=p.placements)
     return local(grad)
+
+
+def norms_of_wholes(norms: Tensor, like: DTensor) -> Tensor:
+    """Norms of whole tensors out of those of this rank's pieces; all are cut as ``like`` is. All ranks have to call this."""
+    from torch.distributed.tensor import DTensor, Partial, Replicate
+
+    placements = [placement if isinstance(placement, Replicate) else Partial() for placement in like.placements]
+    squares = DTensor.from_local(norms.square(), like.device_mesh, placements, run_check=False)
+    return squares.full_tensor().sqrt().to(norms.device)
