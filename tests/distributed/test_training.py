@@ -13,7 +13,7 @@ def layouts(ranks, model, optimizer):
     names = ["ddp", "ddp shard", "fsdp"]
     if optimizer == "BortS":
         names += ["fsdp columns", "fsdp offload"] + (["hsdp"] if ranks == 4 else [])
-    if ranks == 4 and model == "vit block" and optimizer != "BortL":
+    if ranks == 4 and model == "vit block":
         names.append("fsdp x tp")
     return names
 
@@ -41,11 +41,11 @@ def test_ten_steps_in_float32(pools, model, optimizer):
             assert residuals < 1e-5, layout
 
 
-def test_lamb_over_two_meshes_without_its_global_clipping(pools):
-    """timm's LAMB stacks the norms of all gradients, which DTensors of different meshes cannot be; max_grad_norm=None."""
-    for weights, _ in pools(4).run(
-        "train", name="vit block", optimizer_name="BortL", layout="fsdp x tp", max_grad_norm=None
-    ):
+@pytest.mark.parametrize("model", ["lenet", "grouped"])
+def test_options_of_lamb(pools, model):
+    """Caution takes the mean of a mask over the whole weight."""
+    options = {"caution": True, "capturable": True}
+    for weights, _ in pools(2).run("train", name=model, optimizer_name="BortL", layout="fsdp", **options):
         assert weights < 1e-10
 
 
@@ -59,7 +59,7 @@ PRACTICES = {
 
 
 @pytest.mark.parametrize("practice", PRACTICES)
-@pytest.mark.parametrize("optimizer", ["BortS", "BortA"])
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
 @pytest.mark.parametrize("layout", ["ddp", "fsdp"])
 def test_practices(pools, practice, optimizer, layout):
     differences = pools(2).run(
@@ -87,7 +87,7 @@ def test_mixed_precision(pools, layout, practice):
         assert residuals < 1e-4
 
 
-@pytest.mark.parametrize("optimizer", ["BortS", "BortA"])
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_a_checkpoint_of_four_ranks_goes_on_with_two_and_one(pools, tmp_path, optimizer):
     arguments = {
         "path": str(tmp_path / "checkpoint"),

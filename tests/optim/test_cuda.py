@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from bort import BortA, BortS, bortify
+from bort import BortA, BortL, BortS, bortify
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
@@ -13,6 +13,16 @@ CASES = [
     (BortA, {"lr": 0.01}),
     (bortify(torch.optim.Adam), {"lr": 0.01, "decoupled": False}),
 ]
+LAMB = (BortL, {"lr": 0.01})
+
+
+def without_waiting(cls):
+    """What makes an optimizer one that never reads from the device."""
+    return {"capturable": True} if cls is BortL else {"fused": True}
+
+
+def for_capture(cls):
+    return without_waiting(cls) | ({} if cls is BortS else {"capturable": True})
 
 
 def model():
@@ -56,9 +66,9 @@ def test_constraint_zero_is_the_base_to_the_bit(cls, options, fast):
     assert all(torch.equal(a, b) for a, b in zip(ours.parameters(), theirs.parameters(), strict=True))
 
 
-@pytest.mark.parametrize(("cls", "options"), CASES)
+@pytest.mark.parametrize(("cls", "options"), [*CASES, LAMB])
 def test_cuda_equals_cpu(cls, options):
-    on_cuda, _ = run(cls, options | {"fused": True, "precision": "highest"})
+    on_cuda, _ = run(cls, options | without_waiting(cls) | {"precision": "highest"})
     net = model().cpu()
     optimizer = cls(net.parameters(), constraint=0.4, **options)
     for step in range(10):
@@ -72,15 +82,26 @@ def test_cuda_equals_cpu(cls, options):
 
 
 @pytest.mark.filterwarnings("ignore:Synchronization debug mode")
-@pytest.mark.parametrize(("cls", "options"), CASES)
-def test_a_step_never_waits_for_the_device(cls, options):
+@pytest.mark.parametrize("on_device", [False, True])
+@pytest.mark.parametrize("every", [1, 3])
+@pytest.mark.parametrize("warmup", [0, 4])
+@pytest.mark.parametrize(("cls", "options"), [*CASES, LAMB])
+def test_a_step_never_waits_for_the_device(cls, options, warmup, every, on_device):
+    """After the first penalty, whose residuals are looked at once; the rate and found_inf on the device or not there."""
     net = model()
-    optimizer = cls(net.parameters(), constraint=0.4, fused=True, **options)
+    settings = options | for_capture(cls) | {"warmup": warmup, "every": every}
+    if on_device:
+        settings["lr"] = torch.tensor(options["lr"], device="cuda")
+    optimizer = cls(net.parameters(), constraint=0.1, **settings)
+    if on_device:
+        optimizer.found_inf, optimizer.grad_scale = torch.zeros((), device="cuda"), None
     step_gradients(net, 0)
-    optimizer.step()
+    for _ in range(every):
+        optimizer.step()
     try:
         torch.cuda.set_sync_debug_mode("error")
-        optimizer.step()
+        for _ in range(every):
+            optimizer.step()
     finally:
         torch.cuda.set_sync_debug_mode("default")
 
@@ -97,41 +118,84 @@ def test_the_guard_works_without_looking():
     assert sigma.max() < 1.05
 
 
-@pytest.mark.parametrize("warmup", [0, 6])
-@pytest.mark.parametrize(("cls", "options"), CASES)
-def test_a_captured_step_replays_right(cls, options, warmup):
-    """Captured once and replayed with new gradients, a new lr and a warm-up under way, against the eager optimizer."""
-    extra = {"lr": torch.tensor(options["lr"], device="cuda"), "fused": True, "warmup": warmup}
-    if cls is not BortS:
-        extra["capturable"] = True
-    eager, captured = model(), model()
-    plain = cls(eager.parameters(), constraint=0.4, **(options | extra))
-    graphed = cls(captured.parameters(), constraint=0.4, **(options | extra | {"lr": extra["lr"].clone()}))
+def captured(net, optimizer, gradients):
+    """A graph of one step, after eager ones with these gradients."""
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
-        for step in range(3):
-            step_gradients(captured, step)
-            graphed.step()
+        for seed in gradients:
+            step_gradients(net, seed)
+            optimizer.step()
     torch.cuda.current_stream().wait_stream(stream)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        graphed.step()
-    for step in range(8):
-        lr = options["lr"] / (1 + step)
-        plain.param_groups[0]["lr"].fill_(lr if step >= 3 else options["lr"])
+        optimizer.step()
+    return graph
+
+
+@pytest.mark.parametrize("precision", ["high", "highest"], ids=["kernels", "plain torch"])
+@pytest.mark.parametrize("every", [1, 3])
+@pytest.mark.parametrize("warmup", [0, 4])
+@pytest.mark.parametrize("decoupled", [False, True])
+@pytest.mark.parametrize(("cls", "options"), [*CASES, LAMB])
+def test_a_captured_step_replays_right(cls, options, decoupled, warmup, every, precision):
+    """Captured once and replayed with new gradients and rates, one of which is 0, against eager steps that are given the
+    rates as numbers and that count on the host where they can."""
+    settings = options | without_waiting(cls) | {"decoupled": decoupled, "warmup": warmup, "every": every}
+    settings |= {"constraint": 0.1, "precision": precision}
+    eager, replayed = model(), model()
+    plain = cls(eager.parameters(), **(settings | {"capturable": False} if cls is BortL else settings))
+    rate = torch.tensor(options["lr"], device="cuda")
+    graphed = cls(replayed.parameters(), **(settings | for_capture(cls) | {"lr": rate}))
+    graph = captured(replayed, graphed, range(2))
+    residuals = []
+    for step in range(10):
+        lr = options["lr"] if step < 2 else 0.0 if step == 5 else options["lr"] / step
+        plain.param_groups[0]["lr"] = lr
         step_gradients(eager, step)
         plain.step()
-        if step >= 3:
-            graphed.param_groups[0]["lr"].fill_(lr)
-            step_gradients(captured, step)
+        if step >= 2:
+            rate.fill_(lr)
+            step_gradients(replayed, step)
             graph.replay()
-    for a, b in zip(eager.parameters(), captured.parameters(), strict=True):
+            residuals.append((graphed.residuals(), plain.residuals()))
+    for a, b in zip(eager.parameters(), replayed.parameters(), strict=True):
         torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-6)
-    assert graphed.residuals() == pytest.approx(plain.residuals(), rel=1e-3)
+    for ours, expected in residuals:
+        assert ours == pytest.approx(expected, rel=1e-3)
 
 
-@pytest.mark.parametrize(("cls", "options"), CASES)
+@pytest.mark.parametrize("every", [1, 3])
+@pytest.mark.parametrize("warmup", [0, 4])
+@pytest.mark.parametrize(("cls", "options"), [*CASES, LAMB])
+def test_a_replay_that_is_skipped_leaves_no_trace(cls, options, warmup, every):
+    """found_inf, and gradients that are nan: the weights are those of the other steps."""
+    settings = options | for_capture(cls) | {"warmup": warmup, "every": every, "constraint": 0.1}
+    skipping, plain = model(), model()
+    optimizers = [
+        cls(net.parameters(), **(settings | {"lr": torch.tensor(options["lr"], device="cuda")}))
+        for net in (skipping, plain)
+    ]
+    for optimizer in optimizers:
+        optimizer.found_inf, optimizer.grad_scale = torch.zeros((), device="cuda"), None
+    graph = captured(skipping, optimizers[0], range(2))
+    for step in range(10):
+        is_bad = step in (4, 7)
+        if step >= 2:
+            step_gradients(skipping, step)
+            if is_bad:
+                for p in skipping.parameters():
+                    p.grad.fill_(torch.nan)
+            optimizers[0].found_inf.fill_(float(is_bad))
+            graph.replay()
+        if not is_bad:
+            step_gradients(plain, step)
+            optimizers[1].step()
+    for a, b in zip(skipping.parameters(), plain.parameters(), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(("cls", "options"), [*CASES, LAMB])
 def test_a_warm_up_is_that_of_a_cpu(cls, options):
     on_gpu, on_cpu = model(), model().cpu()
     optimizers = [cls(net.parameters(), constraint=0.4, warmup=5, **options) for net in (on_gpu, on_cpu)]
@@ -148,24 +212,31 @@ def test_a_warm_up_is_that_of_a_cpu(cls, options):
 
 
 @pytest.mark.filterwarnings("ignore:The CUDA Graph is empty")
-def test_every_refuses_to_be_captured():
+@pytest.mark.parametrize(
+    ("lr", "steps", "complaint"),
+    [(0.1, 1, "every=2: .* has to count on the device"), (torch.tensor(0.1), 0, "make a step before")],
+    ids=["counted on the host", "not counted yet"],
+)
+def test_what_cannot_be_captured_says_why(lr, steps, complaint):
     net = model()
-    optimizer = BortS(net.parameters(), lr=0.1, every=2)
+    lr = lr.cuda() if isinstance(lr, torch.Tensor) else lr
+    optimizer = BortS(net.parameters(), lr=lr, every=2, fused=True)
     step_gradients(net, 0)
-    optimizer.step()
-    with pytest.raises(RuntimeError, match="every=2 cannot be captured"), torch.cuda.graph(torch.cuda.CUDAGraph()):
+    for _ in range(steps):
+        optimizer.step()
+    with pytest.raises(RuntimeError, match=complaint), torch.cuda.graph(torch.cuda.CUDAGraph()):
         optimizer.step()
     torch.cuda.synchronize()
 
 
 @pytest.mark.parametrize("fused", [False, True])
-@pytest.mark.parametrize(("cls", "options"), CASES)
+@pytest.mark.parametrize(("cls", "options"), [*CASES, LAMB])
 def test_grad_scaler(cls, options, fused):
     """The same weights as without scaling, and not a bit moved by a step with inf."""
     results = []
     for scale in (1.0, 2.0**14):
         net = model()
-        optimizer = cls(net.parameters(), constraint=0.4, fused=fused, **options)
+        optimizer = cls(net.parameters(), constraint=0.4, **options, **(without_waiting(cls) if fused else {}))
         scaler = torch.amp.GradScaler("cuda", init_scale=scale, growth_interval=10_000)
         for step in range(4):
             optimizer.zero_grad(set_to_none=False)

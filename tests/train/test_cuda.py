@@ -87,7 +87,9 @@ class Poison(nn.Module):
 
 @pytest.mark.parametrize("graphs", [True, False])
 @pytest.mark.parametrize(
-    "optim", [SGD, RECIPE.optim, replace(RECIPE.optim, name="bort-a", momentum=0.0)], ids=lambda o: o.name
+    "optim",
+    [SGD, RECIPE.optim, *(replace(RECIPE.optim, name=name, momentum=0.0) for name in ("bort-a", "bort-l"))],
+    ids=lambda o: o.name,
 )
 def test_a_bad_step_is_not_made(tmp_path, graphs, optim):
     """Noticed at the end of the epoch, 2 steps later; the weights are those of 13 good steps."""

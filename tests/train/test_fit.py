@@ -163,8 +163,9 @@ def test_what_is_set_is_given_back(tmp_path):
     assert before == (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT), torch.backends.cudnn.benchmark)
 
 
-def test_cosine_and_adamw_resume_too(tmp_path):
-    optim = replace(RECIPE.optim, name="bort-a", momentum=0.0, lr=1e-3, schedule="cosine", warmup_epochs=1, every=2)
+@pytest.mark.parametrize("name", ["bort-a", "bort-l"])
+def test_cosine_and_other_optimizers_resume_too(tmp_path, name):
+    optim = replace(RECIPE.optim, name=name, momentum=0.0, lr=1e-3, schedule="cosine", warmup_epochs=1, every=2)
     recipe = replace(RECIPE, optim=optim, smoothing=0.1)
     whole = fit(tmp_path / "whole", recipe)
     for step in (8, 10):  # in an epoch, and at its end, when no step follows before the rate is written down

@@ -2,14 +2,18 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import timm.optim
 import torch
 from torch import nn
 
-from bort import data, nets, train
+from bort import bortify, data, nets, train
+from bort.train import _optimizer
 from bort.train.recipes import Net
+from tests.train import small
 
 OLD = Path(__file__).parents[1] / "fixtures" / "0.1.0"
 CPU = train.Runtime(device="cpu")
@@ -56,6 +60,22 @@ def test_a_stopped_run_goes_on_to_its_end(tmp_path):
             assert record[key] == pytest.approx(wanted[key], rel=1e-4), key
     assert [start["from_step"] for start in run.environment] == [0, 20]
     assert json.loads((path / "recipe.json").read_text())["net"]["options"] == {"width": 0.004, "narrowest": 6}
+
+
+@pytest.mark.parametrize("name", ["lamb", "bort-l"])
+def test_a_run_with_timms_lamb_goes_on(tmp_path, monkeypatch, name):
+    """Version 0.1.0 used timm's: moments and count of steps are the same."""
+    optim = replace(small.OPTIM, name=name, momentum=0.0, constraint=0.1 if name == "bort-l" else 0.0)
+    recipe = replace(small.RECIPE, optim=optim)
+    whole = small.fit(tmp_path / "whole", recipe)
+    old = timm.optim.Lamb if name == "lamb" else bortify(timm.optim.Lamb)
+    with monkeypatch.context() as patch:
+        patch.setattr(_optimizer, "_class", lambda _: lambda params, capturable, **options: old(params, **options))
+        with pytest.raises(train.Interrupted):
+            small.fit(tmp_path / "old", recipe, on_step=small.stop_at(7))
+    run = small.fit(tmp_path / "old", recipe)
+    for key, value in whole.model.state_dict().items():
+        torch.testing.assert_close(run.model.state_dict()[key], value, rtol=1e-4, atol=1e-6)
 
 
 def test_the_recipe_of_a_lenet():

@@ -85,18 +85,33 @@ def test_large_weights(shapes, tuning, coupled):
     check(shapes, tuning=tuning, coupled=coupled)
 
 
-def test_a_skipped_step_and_a_scaled_gradient():
+def test_a_scaled_gradient():
     p = nn.Parameter(torch.randn(16, 24) / 8)
     before = p.detach().clone()
     p.grad = torch.zeros_like(p)
     residuals = torch.empty(1)
     with torch.no_grad():
-        kernels().decouple([(0, p)], PenaltySpec(1.0), Stability(0.1), residuals, torch.ones(()))
-        assert torch.equal(p, before)
         ((_, grad),), _ = kernels().couple(
             [(0, p)], PenaltySpec(1.0, maximize=True), Stability(0.1), residuals, torch.tensor(8.0)
         )
     torch.testing.assert_close(grad, -8 * penalty.gradient(before), rtol=1e-2, atol=1e-2)
+
+
+@pytest.mark.parametrize("kind", [torch.bool, torch.float32])
+@pytest.mark.parametrize(("shape", "tuning"), [((16, 24), None), ((24, 16), None), ((130, 1030), LARGE)])
+def test_a_skipped_step_computes_nothing(shape, tuning, kind):
+    """Weights and residuals stay, and a coupled step has its gradients, although the weights are nan."""
+    p = nn.Parameter(torch.full(shape, torch.nan))
+    p.grad = torch.randn(shape)
+    residuals, skip = torch.tensor([0.25]), torch.ones((), dtype=kind)
+    ours, settings = kernels(tuning), (PenaltySpec(1.0), Stability(torch.tensor(0.1)), residuals)
+    with torch.no_grad():
+        assert ours.decouple([(0, p)], *settings, skip) == []
+        assert p.isnan().all()
+        ((_, grad),), rest = ours.couple([(0, p)], *settings, None, skip)
+    assert rest == []
+    assert torch.equal(grad, p.grad)
+    assert residuals.item() == 0.25
 
 
 def test_directions_of_whole_matrices():

@@ -70,10 +70,15 @@ class Layout:
 
 
 def layout_of(p: DTensor) -> Layout:
+    return Layout((p.shape[0], math.prod(p.shape[1:])), _cut(p)[1], _device(p))
+
+
+def _device(p: DTensor) -> torch.device:
+    """Where the ranks of its mesh communicate: the mesh's type of device, also for weights offloaded to the CPU."""
     mesh, device = p.device_mesh, p.to_local().device
     if mesh.device_type != device.type:
         device = torch.device(mesh.device_type, torch.accelerator.current_device_index())
-    return Layout((p.shape[0], math.prod(p.shape[1:])), _cut(p)[1], device)
+    return device
 
 
 def _cut(p: DTensor) -> tuple[tuple[int, ...], tuple[Cut, ...]]:
@@ -162,8 +167,9 @@ def local_gradient(p: Any) -> Tensor:
 
 def norms_of_wholes(norms: Tensor, like: DTensor) -> Tensor:
     """Norms of whole tensors out of those of this rank's pieces; all are cut as ``like`` is. All ranks have to call this."""
-    from torch.distributed.tensor import DTensor, Partial, Replicate
-
-    placements = [placement if isinstance(placement, Replicate) else Partial() for placement in like.placements]
-    squares = DTensor.from_local(norms.square(), like.device_mesh, placements, run_check=False)
-    return squares.full_tensor().sqrt().to(norms.device)
+    mesh = like.device_mesh
+    squares = norms.square().to(_device(like))
+    for mesh_dim, placement in enumerate(like.placements):
+        if _kind(placement) != "Replicate" and mesh.size(mesh_dim) > 1:
+            dist.all_reduce(squares, group=mesh.get_group(mesh_dim))
+    return squares.sqrt().to(norms.device)
