@@ -26,6 +26,7 @@ from bort.optim._lamb_batch import Batch, batches_of
 from bort.optim.kernels import is_capturing
 
 _Scalar: TypeAlias = float | Tensor
+_Tensors: TypeAlias = tuple[Tensor, ...] | list[Tensor]
 
 # What the groups in checkpoints of timm's optimizer may lack.
 _LATER: dict[str, Any] = {
@@ -144,25 +145,26 @@ class Lamb(Optimizer):
         skip: Tensor = found_inf.reshape(()) != 0
         return skip
 
-    def _divisor(self, batches: list[Batch]) -> _Scalar | None:
+    def _divisor(self, batches: list[Batch]) -> Tensor | None:
         """What the gradients are to be divided by: GradScaler's factor, times the excess of their norm over its limit."""
-        scale, limit = getattr(self, "grad_scale", None), self.defaults["max_grad_norm"]
+        scale: Tensor | None = getattr(self, "grad_scale", None)
+        limit = self.defaults["max_grad_norm"]
         if limit is None or not batches:
             return scale
         device = batches[0].device
         norm = torch.linalg.vector_norm(torch.cat([batch.norms(batch.grads).to(device) for batch in batches]))
         if scale is None:
-            return (norm / limit).clamp(min=1.0)
+            return torch.clamp(norm / limit, min=1.0)
         scale = scale.to(device)
-        excess: Tensor = (norm / (scale * limit)).clamp(min=1.0)
-        return excess * scale
+        return torch.clamp(norm / (scale * limit), min=1.0) * scale
 
-    def _update(self, batch: Batch, divisor: _Scalar | None, skip: Tensor | None) -> None:
-        group, weights, grads = batch.group, batch.weights, batch.grads
+    def _update(self, batch: Batch, divisor: Tensor | None, skip: Tensor | None) -> None:
+        group, weights = batch.group, batch.weights
+        grads: _Tensors = batch.grads
         lr, decay = batch.scalar(group["lr"]), group["weight_decay"]
         kept: tuple[_Scalar, _Scalar] = group["betas"]
         if divisor is not None or skip is not None:
-            grads = torch._foreach_div(grads, 1.0 if divisor is None else batch.scalar(divisor))
+            grads = torch._foreach_div(batch.grads, 1.0 if divisor is None else batch.scalar(divisor))
         if skip is not None:
             # Nothing changes if gradients and rate are 0 and the moments are kept whole. Gradients are filled with 0, not
             # multiplied by it: they may be nan.
@@ -206,7 +208,7 @@ def _count(group: dict[str, Any], skip: Tensor | None) -> None:
         step += 1 if skip is None else skip.to(device).logical_not()
 
 
-def _adam(batch: Batch, grads: tuple[Tensor, ...] | list[Tensor], kept: tuple[_Scalar, _Scalar]) -> tuple[Tensor, ...]:
+def _adam(batch: Batch, grads: _Tensors, kept: tuple[_Scalar, _Scalar]) -> tuple[Tensor, ...]:
     """Update the moments, of which ``kept`` is the part that stays, and return Adam's steps."""
     group = batch.group
     beta1, beta2 = group["betas"]
@@ -229,12 +231,12 @@ def _adam(batch: Batch, grads: tuple[Tensor, ...] | list[Tensor], kept: tuple[_S
 def _correction(beta: float, step: _Scalar) -> _Scalar:
     """1 − βᵗ."""
     if not isinstance(step, Tensor):
-        return 1 - beta**step
+        return float(1 - beta**step)
     # In float32 the difference would lose digits where βᵗ is near 1. If the first steps are skipped, t is still 0.
     return -torch.expm1(step.clamp(min=1.0) * (math.log(beta) if beta else -math.inf))
 
 
-def _be_cautious(batch: Batch, updates: tuple[Tensor, ...], grads: tuple[Tensor, ...] | list[Tensor]) -> None:
+def _be_cautious(batch: Batch, updates: tuple[Tensor, ...], grads: _Tensors) -> None:
     masks = torch._foreach_mul(updates, grads)
     torch._foreach_sign_(masks)
     torch._foreach_clamp_min_(masks, 0.0)

@@ -40,7 +40,8 @@ class Batch:
     def norms(self, tensors: Sequence[Tensor]) -> Tensor:
         """The norm of each tensor, of which there is one for each weight; in float32 or wider."""
         norms = torch.stack(torch._foreach_norm(list(tensors), 2, self._wide))
-        return norms_of_wholes(norms, self.params[0]) if is_dtensor(self.params[0]) else norms
+        first: Any = self.params[0]
+        return norms_of_wholes(norms, first) if is_dtensor(first) else norms
 
     def scalar(self, value: float | Tensor) -> Any:
         """A number as the multi-tensor calls take it: one on the device in the batch's dtype, any other as it is."""

@@ -44,8 +44,7 @@ def restore(
             f"{shapes.get(other, 'not there')}"
         )
     settings = [
-        {key: value for key, value in group.items() if key not in _NOT_SETTINGS}
-        for group in optimizer.param_groups
+        {key: value for key, value in group.items() if key not in _NOT_SETTINGS} for group in optimizer.param_groups
     ]
     if sharded:
         from torch.distributed.checkpoint.state_dict import StateDictOptions, set_model_state_dict, set_state_dict

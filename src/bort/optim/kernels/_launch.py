@@ -68,10 +68,8 @@ def launch(
     """
     scratch = _scratch(batch)
     kind, skip = _DTYPES[dtype], scalars.skip
-    constants = (kind, skip is not None, STAGE)
-    _start(
-        batch, stage, len(batch.stage_tiles), (batch.matrices, batch.stage_tiles, scratch.x, skip, *constants), (skip,)
-    )
+    arguments = (batch.matrices, batch.stage_tiles, scratch.x, skip, kind, skip is not None, STAGE)
+    _start(batch, stage, len(batch.stage_tiles), arguments, (skip,))
     _launch_gram(batch, scratch, scalars)
     _launch_judge(batch, scratch, scalars, residuals)
     for is_tall, tiles in enumerate(batch.apply_tiles):
@@ -91,14 +89,15 @@ def _scratch(batch: TileBatch) -> _Scratch:
 def _launch_gram(batch: TileBatch, scratch: _Scratch, scalars: Scalars) -> None:
     x, e, norms = scratch.x, scratch.e, scratch.norms
     scale, skip = scalars.scale, scalars.skip
+    has_skip = skip is not None
     tables, programs = (batch.matrices, batch.gram_tiles), len(batch.gram_tiles)
     if batch.large:
         blocks = (_blocks(x, TILE, _STEP), _blocks(x, batch.gram_columns, _STEP))
-        constants = (skip is not None, TILE, batch.gram_columns, _STEP, batch.segment)
-        _start(batch, gram_large, programs, (*tables, *blocks, e, norms, scale, skip, *constants), (skip,))
+        sizes = (TILE, batch.gram_columns, _STEP, batch.segment)
+        _start(batch, gram_large, programs, (*tables, *blocks, e, norms, scale, skip, has_skip, *sizes), (skip,))
     else:
-        constants = (skip is not None, TILE, _STEP, batch.segment)
-        _start(batch, gram, programs, (*tables, x, e, norms, scale, skip, *constants), (skip,))
+        arguments = (*tables, x, e, norms, scale, skip, has_skip, TILE, _STEP, batch.segment)
+        _start(batch, gram, programs, arguments, (skip,))
 
 
 def _launch_judge(batch: TileBatch, scratch: _Scratch, scalars: Scalars, residuals: Tensor) -> None:
