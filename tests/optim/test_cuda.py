@@ -213,14 +213,18 @@ def test_a_warm_up_is_that_of_a_cpu(cls, options):
 
 @pytest.mark.filterwarnings("ignore:The CUDA Graph is empty")
 @pytest.mark.parametrize(
-    ("lr", "steps", "complaint"),
-    [(0.1, 1, "every=2: .* has to count on the device"), (torch.tensor(0.1), 0, "make a step before")],
-    ids=["counted on the host", "not counted yet"],
+    ("cls", "lr", "every", "steps", "complaint"),
+    [
+        (BortS, 0.1, 2, 1, "every=2: .* has to count on the device"),
+        (BortS, torch.tensor(0.1), 2, 0, "every=2, warmup=0: make a step before"),
+        (BortL, 0.1, 1, 0, "Lamb has no state yet: make a step before"),
+    ],
+    ids=["counted on the host", "not counted yet", "no state yet"],
 )
-def test_what_cannot_be_captured_says_why(lr, steps, complaint):
+def test_what_cannot_be_captured_says_why(cls, lr, every, steps, complaint):
     net = model()
     lr = lr.cuda() if isinstance(lr, torch.Tensor) else lr
-    optimizer = BortS(net.parameters(), lr=lr, every=2, fused=True)
+    optimizer = cls(net.parameters(), lr=lr, every=every, **without_waiting(cls))
     step_gradients(net, 0)
     for _ in range(steps):
         optimizer.step()

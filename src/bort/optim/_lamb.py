@@ -22,8 +22,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from bort.optim._lamb_batch import Batch, batches_of
-from bort.optim.kernels import is_capturing
+from bort.optim._lamb_batch import Batch, batches_of, refuse_capture
 
 _Scalar: TypeAlias = float | Tensor
 _Tensors: TypeAlias = tuple[Tensor, ...] | list[Tensor]
@@ -202,8 +201,7 @@ def _count(group: dict[str, Any], skip: Tensor | None) -> None:
     elif group["params"]:
         device = group["params"][0].device
         if not isinstance(step, Tensor) or step.device != device:
-            if is_capturing():
-                raise RuntimeError("capturable=True: make a step before the one that is captured in a CUDA graph")
+            refuse_capture()
             step = group["step"] = torch.tensor(float(step), dtype=torch.float32, device=device)
         step += 1 if skip is None else skip.to(device).logical_not()
 

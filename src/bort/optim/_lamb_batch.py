@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from bort.optim.kernels import is_capturing
 from bort.optim.sharded import is_dtensor, local, local_gradient, norms_of_wholes
 
 
@@ -30,6 +31,7 @@ class Batch:
 
     def add(self, p: Tensor, state: dict[str, Any]) -> None:
         if "exp_avg" not in state:
+            refuse_capture()
             state["exp_avg"], state["exp_avg_sq"] = torch.zeros_like(p), torch.zeros_like(p)
         self.params.append(p)
         self.weights.append(local(p))
@@ -64,6 +66,12 @@ class Batch:
     @property
     def _wide(self) -> torch.dtype:
         return torch.promote_types(self.dtype, torch.float32)
+
+
+def refuse_capture() -> None:
+    """Before state is made: what is made during a capture belongs to the graph, and is made anew at each replay."""
+    if is_capturing():
+        raise RuntimeError("Lamb has no state yet: make a step before the one that is captured in a CUDA graph")
 
 
 def batches_of(groups: Sequence[dict[str, Any]], state: MutableMapping[Tensor, dict[str, Any]]) -> list[Batch]:
