@@ -26,7 +26,20 @@ ORDER = (
         "_environment",
         "_inspect",
     ),
-    *("penalty", "layers", "pictures", "optim", "data", "nets", "train", "subject", "invert", "explain", "measure"),
+    *(
+        "penalty",
+        "layers",
+        "pictures",
+        "optim",
+        "data",
+        "augment",
+        "nets",
+        "train",
+        "subject",
+        "invert",
+        "explain",
+        "measure",
+    ),
     *("report", "reproduce", "app", "cli"),
 )
 """What `bort` is made of, from the ground up: packages and the modules beside them. docs/architecture.md draws it."""
