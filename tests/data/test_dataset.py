@@ -35,3 +35,13 @@ def test_statistics_are_those_of_the_pixels():
 def test_unknown_names_are_said():
     with pytest.raises(ValueError, match="no data set is called 'imagenet'; there are mnist5k, mnist, cifar10, "):
         data.load("imagenet")
+
+
+def test_held_out_images_are_not_trained_on():
+    digits = data.load("mnist5k")
+    part = digits.held_out(10)
+    assert (len(part.train_images), len(part.test_images)) == (3600, 400)
+    assert torch.equal(part.test_images, digits.train_images[::10])
+    both = torch.cat([part.train_images, part.test_images])
+    assert {image.numpy().tobytes() for image in both} == {image.numpy().tobytes() for image in digits.train_images}
+    assert part.fingerprint not in (digits.fingerprint, digits.held_out(5).fingerprint)

@@ -90,3 +90,11 @@ def test_folders_that_are_none(root):
         file.unlink()
     with pytest.raises(ValueError, match=re.escape("has no images in its class folders (.jpeg, .jpg")):
         data.load("folder:pets", root=root)
+
+
+def test_held_out_files(root):
+    folder = data.load("folder:pets", root)
+    part = folder.held_out(2)
+    assert part.test_files == folder.train_files[::2]
+    assert sorted(part.train_files + part.test_files) == sorted(folder.train_files)
+    assert part.fingerprint != folder.fingerprint

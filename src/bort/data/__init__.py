@@ -3,7 +3,8 @@
 from bort.data._dataset import Dataset
 from bort.data._folder import Folder
 from bort.data._load import load
+from bort.data._packed import Packed, pack
 from bort.data._protocol import ImageData
 from bort.data._view import View, to_eight_bits
 
-__all__ = ["Dataset", "Folder", "ImageData", "View", "load", "to_eight_bits"]
+__all__ = ["Dataset", "Folder", "ImageData", "Packed", "View", "load", "pack", "to_eight_bits"]

@@ -62,6 +62,19 @@ class Dataset:
             test_labels=self.test_labels.to(device),
         )
 
+    def held_out(self, n: int) -> Dataset:
+        """Every ``n``-th training image in place of the test images: to choose settings without looking at those."""
+        chosen = torch.zeros(len(self.train_images), dtype=torch.bool, device=self.train_images.device)
+        chosen[::n] = True
+        return replace(
+            self,
+            train_images=self.train_images[~chosen],
+            train_labels=self.train_labels[~chosen],
+            test_images=self.train_images[chosen],
+            test_labels=self.train_labels[chosen],
+            fingerprint=held_out_fingerprint(self.fingerprint, n),
+        )
+
     def statistics(self) -> tuple[Tensor, Tensor]:
         """Mean and standard deviation of each channel over the training images, in [0, 1]; 0 and 1 if they are raw."""
         return self._statistics
@@ -110,6 +123,10 @@ class Dataset:
             digest.update(repr(tuple(tensor.shape)).encode())
             digest.update(tensor.cpu().contiguous().numpy().data)
         return digest.hexdigest()
+
+
+def held_out_fingerprint(fingerprint: str, n: int) -> str:
+    return hashlib.sha256(f"{fingerprint} held out {n}".encode()).hexdigest()
 
 
 def spread(total: int, count: int) -> list[int]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from bort.data._dataset import spread
+from bort.data._dataset import held_out_fingerprint, spread
 from bort.data._view import View
 
 if TYPE_CHECKING:
@@ -50,6 +50,16 @@ class Folder:
     @property
     def classes(self) -> int:
         return len(self.class_names)
+
+    def held_out(self, n: int) -> Folder:
+        """Every ``n``-th training image in place of the test images: to choose settings without looking at those."""
+        files = self.train_files
+        return replace(
+            self,
+            train_files=[file for place, file in enumerate(files) if place % n],
+            test_files=files[::n],
+            fingerprint=held_out_fingerprint(self.fingerprint, n),
+        )
 
     def statistics(self) -> tuple[Tensor, Tensor]:
         """Mean and standard deviation of each channel, in [0, 1]: ImageNet's, as networks of timm expect them."""

@@ -35,6 +35,9 @@ class ImageData(Protocol):
     def statistics(self) -> tuple[Tensor, Tensor]:
         """Mean and standard deviation (C,) of each channel, for pixels in [0, 1]; images are normalised by them."""
 
+    def held_out(self, n: int) -> ImageData:
+        """The same with every ``n``-th training image in place of the test images."""
+
     def view(self, image_size: int) -> View:
         """How a network that was trained on these images sees any image."""
 
