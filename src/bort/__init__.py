@@ -14,12 +14,15 @@ if TYPE_CHECKING:
     from bort.optim import BortL as BortL
     from bort.optim import BortS as BortS
     from bort.optim import bortify as bortify
+    from bort.optim import constraint_for as constraint_for
     from bort.optim import param_groups as param_groups
 
 __version__ = "0.2.0.dev0"
-__all__ = ["BortA", "BortL", "BortS", "audit", "bortify", "param_groups"]
+__all__ = ["BortA", "BortL", "BortS", "audit", "bortify", "constraint_for", "param_groups"]
 
-_HOME = {"audit": "bort.measure"} | dict.fromkeys(("BortA", "BortL", "BortS", "bortify", "param_groups"), "bort.optim")
+_HOME = {"audit": "bort.measure"} | dict.fromkeys(
+    ("BortA", "BortL", "BortS", "bortify", "constraint_for", "param_groups"), "bort.optim"
+)
 _MODULES = (
     *(
         "app",

@@ -7,8 +7,21 @@ from bort.optim._bortify import bortify
 from bort.optim._checkpoints import adapt_state_dict
 from bort.optim._groups import ParamGroups, param_groups
 from bort.optim._lamb import Lamb
+from bort.optim._pull import constraint_for, scheduled_rate
 
-__all__ = ["Bort", "BortA", "BortL", "BortS", "Lamb", "ParamGroups", "adapt_state_dict", "bortify", "param_groups"]
+__all__ = [
+    "Bort",
+    "BortA",
+    "BortL",
+    "BortS",
+    "Lamb",
+    "ParamGroups",
+    "adapt_state_dict",
+    "bortify",
+    "constraint_for",
+    "param_groups",
+    "scheduled_rate",
+]
 
 BortS = bortify(SGD)
 BortA = bortify(AdamW)
