@@ -56,6 +56,22 @@ def fit(out, recipe=RECIPE, *, force=False, on_step=None, **runtime):
     )
 
 
+def stripes(path):
+    """A folder of two classes, 14 and 6 images of 40 × 40."""
+    import numpy as np
+    from PIL import Image
+
+    generator = np.random.default_rng(0)
+    for split, count in (("train", 7), ("val", 3)):
+        for label in range(2):
+            folder = path / split / "ab"[label]
+            folder.mkdir(parents=True)
+            for number in range(count):
+                pixels = generator.integers(0, 80, (40, 40, 3), dtype=np.uint8)
+                pixels[:: 3 if label else 8] += 150
+                Image.fromarray(pixels).save(folder / f"{number}.png")
+
+
 def saved_steps(out):
     """The steps of the checkpoints in a run's folder."""
     return [int(path.name[5:14]) for path in sorted((out / "checkpoints").glob("step-*"))]

@@ -1,16 +1,22 @@
-"""Training on a GPU: captured steps, the flag that stops a bad update, and checkpoints of channels_last weights."""
+"""Training on a GPU: captured steps of every optimizer and feed, the flag that stops a bad update, checkpoints."""
 
 import math
 from dataclasses import replace
 
 import pytest
 import torch
+import torch.distributed as dist
 from torch import nn
+from torch.nn.parallel import DistributedDataParallel
 
-from bort import nets, train
+from bort import BortA, nets, train
 from bort.train import NotFinite
-from bort.train.recipes import Net
-from tests.train.small import LENET, RECIPE, fit, result, stop_at
+from bort.train._capture import CapturedStep, side_stream
+from bort.train._feed import Batch, looking_ahead
+from bort.train._step import Step
+from bort.train._world import World
+from bort.train.recipes import Augment, Data, Net
+from tests.train.small import LENET, RECIPE, fit, result, stop_at, stripes
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
@@ -64,11 +70,105 @@ def test_captured_steps_are_the_same_steps(tmp_path, captures, optim, clip):
     close(graphs, cpu, rtol=1e-2)
 
 
-@pytest.mark.parametrize("optim", [replace(RECIPE.optim, every=2), replace(RECIPE.optim, schedule="cosine")])
-def test_what_changes_from_step_to_step_is_not_captured(tmp_path, captures, optim):
-    recipe = replace(LENET, optim=optim)
-    close(fit(tmp_path / "cuda", recipe, device="cuda"), fit(tmp_path / "cpu", recipe), 1e-2)
-    assert captures == []
+ADAMW = replace(SGD, name="adamw", momentum=0.0, lr=1e-3)
+MOVING = {
+    "every": replace(RECIPE.optim, every=2),
+    "cosine": replace(RECIPE.optim, schedule="cosine", warmup_epochs=1),
+    "adamw": replace(ADAMW, schedule="cosine"),
+    "bort-a": replace(ADAMW, name="bort-a", constraint=0.5, schedule="cosine", every=3),
+    "lamb": replace(ADAMW, name="lamb", schedule="cosine"),
+    "bort-l": replace(ADAMW, name="bort-l", constraint=0.5, schedule="cosine", warmup_epochs=2, clip=0.5),
+}
+
+
+@pytest.mark.parametrize("optim", MOVING.values(), ids=MOVING)
+def test_what_changes_from_step_to_step_is_in_device_memory(tmp_path, captures, optim):
+    recipe = replace(LONG, optim=optim)
+    graphs = fit(tmp_path / "graphs", recipe, device="cuda")
+    assert len(captures) == 2
+    close(graphs, fit(tmp_path / "plain", recipe, device="cuda", graphs=False))
+    close(graphs, fit(tmp_path / "cpu", recipe), 2e-2)
+    assert "steps: in CUDA graphs" in train.load(tmp_path / "graphs").environment[-1]["notes"]
+
+
+def test_resumed_captured_steps(tmp_path):
+    """Dropout, a schedule and moments go on where they were."""
+    recipe = replace(RECIPE, epochs=6, optim=MOVING["bort-a"])
+    whole = fit(tmp_path / "whole", recipe, device="cuda")
+    with pytest.raises(train.Interrupted):
+        fit(tmp_path / "cut", recipe, device="cuda", on_step=stop_at(13))
+    resumed = fit(tmp_path / "cut", recipe, device="cuda")
+    assert [record["step"] for record in resumed.history] == [record["step"] for record in whole.history]
+    close(resumed, whole, rtol=5e-2)
+
+
+AUGMENTS = {
+    "mixed": (Augment("rand-m9-mstd0.5", mixup=0.8, cutmix=1.0, erase=0.5, crop_and_flip=True), "bce"),
+    "splits": (Augment("rand-m9-mstd0.5-inc1", erase=0.6, splits=3, crop_and_flip=True), "jsd"),
+    "jitter": (Augment(color_jitter=0.4, crop_and_flip=True), "cross-entropy"),
+}
+
+
+@pytest.mark.parametrize("images", ["device", "host", "files"])
+@pytest.mark.parametrize(("augment", "loss"), AUGMENTS.values(), ids=AUGMENTS)
+def test_augmented_folders_in_graphs(tmp_path, captures, augment, loss, images):
+    """Drop path in the network; images gathered, augmented and mixed inside the graph."""
+    stripes(tmp_path / "data" / "stripes")
+    recipe = replace(
+        RECIPE,
+        net=Net("timm/deit_tiny_patch16_224", {"drop_path_rate": 0.0, "depth": 2}),
+        data=Data("folder:stripes", 32, classes=2),
+        optim=replace(MOVING["bort-a"], groups="modules"),
+        batch=8,
+        epochs=4,
+        augment=augment,
+        loss=loss,
+    )
+    options = {"device": "cuda", "data_root": tmp_path / "data", "images": images, "workers": 2}
+    graphs = fit(tmp_path / "graphs", recipe, **options)
+    assert len(captures) == 1
+    close(graphs, fit(tmp_path / "plain", recipe, graphs=False, **options), 2e-2)
+    dropped = replace(recipe, net=replace(recipe.net, options={"drop_path_rate": 0.3, "depth": 2}))
+    assert fit(tmp_path / "dropped", dropped, **options).is_complete
+
+
+def test_a_captured_step_of_ddp(tmp_path, captures):
+    """NCCL with one process: its kernels are in the graph."""
+    dist.init_process_group("nccl", init_method=f"file://{tmp_path / 'meet'}", rank=0, world_size=1)
+    try:
+        torch.manual_seed(0)
+        ends = []
+        for wrap in (lambda net: net, DistributedDataParallel):
+            torch.manual_seed(0)
+            net = nets.create("lenet", channels=1, classes=10, image_size=28).cuda()
+            stream = side_stream(torch.device("cuda", 0))
+            stream.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(stream):
+                model = wrap(net)
+            torch.cuda.current_stream().wait_stream(stream)
+            lr = torch.tensor(0.02, device="cuda")
+            optimizer = BortA(net.parameters(), lr=lr, constraint=0.1, fused=True, capturable=True)
+            step = Step(model, optimizer, nn.CrossEntropyLoss(), Fixed(), torch.device("cuda", 0), False, None)
+            train_on = CapturedStep(step, World(torch.device("cuda", 0), 0, 2))
+            batches = (Batch({"seed": torch.tensor(number, device="cuda")}, 8, 1.0) for number in range(20))
+            for number, batch in enumerate(looking_ahead(batches)):
+                lr.fill_(0.02 / (1 + number))
+                train_on(batch)
+            ends.append([p.detach().clone() for p in net.parameters()])
+        assert len(captures) == 2
+        for one, other in zip(*ends, strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+    finally:
+        dist.destroy_process_group()
+
+
+class Fixed:
+    """A feed whose images are a function of a number."""
+
+    def read(self, batch):
+        place = torch.arange(8 * 784, device="cuda").view(8, 1, 28, 28)
+        images = torch.sin(place * 0.01 * (1 + batch.inputs["seed"]))
+        return images, torch.arange(8, device="cuda")
 
 
 class Poison(nn.Module):

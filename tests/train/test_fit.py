@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bort import BortS, nets, penalty, train
+from bort.optim import scheduled_rate
 from bort.train.recipes import Net
 from tests.train.small import LENET, RECIPE, STEPS, assert_same, dataset, fit, saved_steps, signal_in_test, stop_at
 
@@ -229,3 +230,30 @@ def test_golden_losses(tmp_path, name, losses, residuals):
     run = train.fit(replace(train.recipes.get(name), epochs=2), tmp_path, train.Runtime(device="cpu"))
     assert [record["loss"] for record in run.history] == pytest.approx(losses, rel=0.01)
     assert [record["residual"] for record in run.history] == pytest.approx(residuals, rel=0.003)
+
+
+def test_a_pull_in_place_of_a_constraint(tmp_path):
+    """λ follows from the length of the training; the history has the pull so far."""
+    optim = replace(RECIPE.optim, constraint=0.0, pull=1.5, schedule="cosine", warmup_epochs=1)
+    pulled = fit(tmp_path / "pull", replace(RECIPE, optim=optim))
+    rates = [scheduled_rate(step, lr=0.02, steps=15, schedule="cosine", warmup=5) for step in range(15)]
+    constraint = 1.5 * (1 - 0.9) / sum(rates)
+    assert_same(
+        fit(tmp_path / "constraint", replace(RECIPE, optim=replace(optim, pull=0.0, constraint=constraint))), pulled
+    )
+    assert [record["pull"] for record in pulled.history] == pytest.approx(
+        [constraint * sum(rates[: 5 * epoch]) / 0.1 for epoch in (1, 2, 3)]
+    )
+    assert pulled.history[-1]["pull"] == pytest.approx(1.5)
+    assert train.read_recipe(tmp_path / "pull").optim.pull == 1.5
+    with pytest.raises(ValueError, match=r"optim\.constraint=0\.1 and optim\.pull=1\.5: give λ or the pull"):
+        replace(optim, constraint=0.1)
+
+
+def test_held_out_images(tmp_path):
+    recipe = replace(RECIPE, data=replace(RECIPE.data, held_out=5))
+    run = fit(tmp_path, recipe)
+    assert run.history[-1]["accuracy"] * 30 == pytest.approx(round(run.history[-1]["accuracy"] * 30)), "out of 150 / 5"
+    assert run.history[-1]["step"] == 12, "120 images in batches of 32"
+    with pytest.raises(ValueError, match=r"data\.held_out=1: 0, or 2 and more"):
+        replace(recipe.data, held_out=1)

@@ -16,7 +16,11 @@ def recipes() -> None:
     for recipe in map(recipes.get, recipes.names()):
         optim, paper = recipe.optim, recipe.paper
         accuracies = "" if paper is None else f"{paper.top1:.2f}" + (f" / {paper.top5:.2f}" if paper.top5 else "")
-        settings = (f"{optim.lr:g}", f"{optim.weight_decay:g}", f"{optim.constraint:g}" if optim.constraint else "")
+        settings = (
+            f"{optim.lr:g}",
+            f"{optim.weight_decay:g}",
+            f"{optim.constraint:g}" if optim.constraint else f"pull {optim.pull:g}" if optim.pull else "",
+        )
         table_number = "" if paper is None else paper.table
         rows.append((recipe.name, table_number, str(recipe.epochs), str(recipe.batch), *settings, accuracies))
     header = ("recipe", "table", "epochs", "batch", "lr", "weight decay", "λ", "paper, %")

@@ -9,16 +9,17 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from bort.data import Dataset, ImageData
+from bort.data import ImageData
 from bort.train._build import data_of, network_of
-from bort.train._feed import Batch, Feed, MemoryFeed
-from bort.train._folder_feed import FolderFeed
-from bort.train._optimizer import loss_for, optimizer_for
+from bort.train._capture import CapturedStep, reason_against
+from bort.train._feed import Batch, Feed
+from bort.train._images import feed_for
+from bort.train._optimizer import loss_for, optimizer_for, with_constraint
 from bort.train._runtime import Runtime
 from bort.train._schema import Recipe
-from bort.train._step import CapturedStep, Step
+from bort.train._step import Step
 from bort.train._world import World
-from bort.train._wrap import can_capture, layout, wrapped
+from bort.train._wrap import layout, wrapped
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,8 @@ class Parts:
     """Whether the forward pass runs in bfloat16."""
     sharded: bool
     """Whether the weights are sharded over the processes (FSDP2)."""
+    notes: tuple[str, ...]
+    """Where the images are, and how steps are made: a line each."""
 
 
 def assemble(recipe: Recipe, runtime: Runtime, world: World) -> Parts:
@@ -50,15 +53,15 @@ def assemble(recipe: Recipe, runtime: Runtime, world: World) -> Parts:
     torch.manual_seed(recipe.seed)
     net = network_of(recipe)
     memory_format = layout(net) if autocast and on_gpu else torch.contiguous_format
-    feed: Feed
-    if isinstance(data, Dataset):
-        feed = MemoryFeed(data, recipe, world, memory_format)
-    else:
-        feed = FolderFeed(data, recipe, runtime, world, memory_format)
+    notes: list[str] = []
+    feed = feed_for(data, recipe, runtime, world, memory_format, notes.append)
     net = net.to(world.device, memory_format=memory_format)  # type: ignore[call-overload]
     model = wrapped(net, runtime, world, sharded=sharded)
-    optimizer = optimizer_for(recipe.optim, net, world.device)
+    reason = reason_against(runtime, world, sharded=sharded)
+    optimizer = optimizer_for(with_constraint(recipe, feed.per_epoch), net, world.device, captured=reason is None)
     step = Step(model, optimizer, loss_for(recipe), feed, world.device, autocast, recipe.optim.clip)
-    train_on = CapturedStep(step) if can_capture(recipe, runtime, world, feed) else step
+    train_on = CapturedStep(step, world) if reason is None else step
+    if on_gpu:
+        notes.append("steps: in CUDA graphs" if reason is None else f"steps: launched one kernel at a time, {reason}")
     torch.manual_seed(recipe.seed + world.rank)
-    return Parts(data, feed, net, optimizer, step, train_on, autocast, sharded)
+    return Parts(data, feed, net, optimizer, step, train_on, autocast, sharded, tuple(notes))

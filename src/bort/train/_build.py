@@ -26,4 +26,6 @@ def data_of(recipe: Recipe, root: Path | None) -> Dataset | Folder:
     """The recipe's data, which normalises its images as the recipe says."""
     data = load_data(recipe.data.name, root)
     check_kind_of_data(recipe, is_folder=isinstance(data, Folder))
+    if recipe.data.held_out:
+        data = data.held_out(recipe.data.held_out)
     return replace(data, raw=True) if isinstance(data, Dataset) and not recipe.data.normalise else data

@@ -42,6 +42,7 @@ class Counters:
     def after_step(self, batch: Batch) -> None:
         self.steps += 1
         self.images += batch.count
+        self._feed.skipped += batch.skipped
 
     def after_epoch(self) -> None:
         self.epochs += 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import time
@@ -12,6 +13,47 @@ from bort.train._schema import Recipe
 
 _BAR_SECONDS = 0.2  # between two updates of the progress bar
 _LINE_SECONDS = 30.0  # between two plain lines
+
+
+class PackingDisplay:
+    """A context manager with ``update`` to call while the images of a folder are decoded."""
+
+    def __init__(self, *, shown: bool = True) -> None:
+        self._shown, self._console = shown, _console()
+        self._bar: Any = None
+        self._task: Any = None
+        self._last_shown = time.monotonic()
+
+    def __enter__(self) -> PackingDisplay:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar is not None:
+            with contextlib.suppress(Exception):
+                self._bar.stop()
+
+    def update(self, done: int, total: int) -> None:
+        """So many images of all have been decoded."""
+        if not self._shown:
+            return
+        try:
+            if self._console.is_terminal:
+                self._show_bar(done, total)
+            elif time.monotonic() - self._last_shown > _LINE_SECONDS:
+                self._last_shown = time.monotonic()
+                self._console.print(f"decoding images: {done:,} of {total:,}", markup=False)
+        except Exception:  # the terminal or the pipe is closed
+            self._shown = False
+
+    def _show_bar(self, done: int, total: int) -> None:
+        if self._bar is None:
+            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+            columns = TextColumn("decoding images"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+            self._bar = Progress(*columns, console=self._console, transient=True)
+            self._bar.start()
+            self._task = self._bar.add_task("", total=total)
+        self._bar.update(self._task, completed=done)
 
 
 class TrainingDisplay:
@@ -61,6 +103,8 @@ class TrainingDisplay:
     def epoch(self, record: dict[str, Any]) -> None:
         """After an epoch, with its record of history.jsonl."""
         self._last_test = f"  test {record['accuracy']:.2%}  residual {record['residual']:.3f}"
+        if record["pull"]:
+            self._last_test += f"  pull {record['pull']:.2f}"
         self._show(record["step"], record["epoch"], record["loss"])
 
     def _show(self, step: int, epoch: int, loss: float, position: str = "") -> None:

@@ -12,6 +12,7 @@ from bort.train import recipes
 from bort.train._assemble import Parts, assemble
 from bort.train._counters import Counters
 from bort.train._display import TrainingDisplay
+from bort.train._feed import looking_ahead
 from bort.train._history import History, TensorBoard
 from bort.train._nonfinite import FiniteCheck
 from bort.train._optimizer import set_rate
@@ -84,11 +85,13 @@ def _train(
         if world.is_first and counters.epochs < recipe.epochs:  # a complete run keeps its last environment
             folder.start(recipe, _facts(recipe, world, parts, counters))
         display = stack.enter_context(TrainingDisplay(recipe, feed.per_epoch, shown=world.is_first))
+        for note in parts.notes:
+            display.say(note)
         display.resumed(counters.steps, is_complete=counters.epochs >= recipe.epochs)
 
         for epoch in range(counters.epochs, recipe.epochs):
             net.train()
-            for batch in feed.batches(epoch, start=counters.step_in_epoch):
+            for batch in looking_ahead(feed.batches(epoch, start=counters.step_in_epoch)):
                 set_rate(optimizer, recipe, counters.steps, feed.per_epoch)
                 parts.train_on(batch)
                 counters.after_step(batch)
@@ -119,6 +122,7 @@ def _facts(recipe: Recipe, world: World, parts: Parts, counters: Counters) -> di
         "device": str(world.device),
         "precision": "bfloat16" if parts.autocast else "float32",
         "from_step": counters.steps,
+        "notes": list(parts.notes),
         "data": {
             "name": data.name,
             "fingerprint": data.fingerprint,

@@ -66,7 +66,7 @@ def diagnose(step: Step, batch: Batch, number: int, epoch: int) -> NotFinite:
     ]
     try:
         step.optimizer.zero_grad()
-        loss = step.forward(batch, net)
+        loss = step.loss_of(net, *step.feed.read(batch))
     finally:
         for hook in hooks:
             hook.remove()

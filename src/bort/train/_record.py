@@ -9,7 +9,7 @@ from bort.train._assemble import Parts
 from bort.train._counters import Counters
 from bort.train._evaluate import layer_spectra, test_scores
 from bort.train._nonfinite import check_weights
-from bort.train._optimizer import rate
+from bort.train._optimizer import pull, rate
 from bort.train._schema import Recipe
 from bort.train._world import World
 
@@ -36,6 +36,7 @@ def record_of_epoch(
         "loss": totals.loss_sum / totals.images,
         **scores,
         "lr": rate(recipe, counters.steps - 1, parts.feed.per_epoch),
+        "pull": pull(recipe, counters.steps, parts.feed.per_epoch),
         "residual": max(layer["residual"] for layer in layers.values()),
         "sigma": [
             min(layer["sigma"][0] for layer in layers.values()),

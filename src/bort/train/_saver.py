@@ -9,7 +9,7 @@ from typing import NoReturn
 from bort.train import _checkpoint, _state
 from bort.train._assemble import Parts
 from bort.train._counters import Counters
-from bort.train._folder_feed import FolderFeed
+from bort.train._file_feed import FileFeed
 from bort.train._nonfinite import FiniteCheck, check_weights
 from bort.train._run_folder import RunFolder
 from bort.train._runtime import Runtime
@@ -134,7 +134,7 @@ class Saver:
 
     def _agree_steps(self) -> int:
         """Steps on images from files take so long that an exchange after each of them costs nothing."""
-        return 1 if isinstance(self._parts.feed, FolderFeed) else _AGREE_STEPS
+        return 1 if isinstance(self._parts.feed, FileFeed) else _AGREE_STEPS
 
     def _position(self) -> tuple[int, int]:
         return self._counters.steps, self._counters.epochs

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, get_type_hints
 
@@ -49,11 +50,18 @@ class Data:
     """By the mean and deviation of each channel; otherwise pixels are scaled to [0, 1]. Images of a folder always are."""
     corrupt: Literal["stop", "skip"] = "stop"
     """If an image of a folder cannot be read: end the run and name the file, or leave it out and count it."""
+    held_out: int = 0
+    """n: train without every n-th training image and test on those, to choose settings without a look at the test images;
+    0: train on all and test on the test images."""
 
     def __post_init__(self) -> None:
         check_fields(self, "data")
         for name in ("image_size", "channels", "classes"):
             require(getattr(self, name) >= 1, f"data.{name}={getattr(self, name)}: must be 1 or more")
+        require(
+            self.held_out == 0 or self.held_out >= 2,
+            f"data.held_out={self.held_out}: 0, or 2 and more (10 holds a tenth of the training images out)",
+        )
 
 
 @dataclass(frozen=True)
@@ -91,6 +99,9 @@ class Optim:
     weight_decay: float = 0.0
     constraint: float = 0.0
     """λ; 0 for the baselines."""
+    pull: float = 0.0
+    """In place of λ: λ · Σ lr over the training, divided by 1 − momentum where the penalty passes through it. λ follows from
+    it and the length of the training (:func:`bort.constraint_for`)."""
     every: int = 1
     """Apply the penalty at each every-th step only, with every·λ."""
     scale: float = 1.0
@@ -112,7 +123,12 @@ class Optim:
         require(0 <= self.momentum < 1, f"optim.momentum={self.momentum}: must be from 0 to below 1")
         require(has_momentum or not self.momentum, f"optim.momentum={self.momentum}: {self.name} has none of its own")
         require(self.weight_decay >= 0, f"optim.weight_decay={self.weight_decay}: must be 0 or more")
-        require(self.constraint >= 0, f"optim.constraint={self.constraint}: must be 0 or more")
+        for name in ("constraint", "pull"):
+            require(0 <= getattr(self, name) < math.inf, f"optim.{name}={getattr(self, name)}: must be 0 or more")
+        require(
+            not (self.constraint and self.pull),
+            f"optim.constraint={self.constraint} and optim.pull={self.pull}: give λ or the pull, the other follows",
+        )
         require(self.every >= 1, f"optim.every={self.every}: must be 1 or more")
         require(is_bort or self.every == 1, f"optim.every={self.every}: {self.name} has no penalty")
         require(self.scale > 0, f"optim.scale={self.scale}: must be greater than 0, 1 is the paper's")
@@ -164,10 +180,10 @@ class Recipe:
         )
         require(0 <= self.smoothing < 1, f"smoothing={self.smoothing} {where}: must be from 0 to below 1")
         require(self.seed >= 0, f"seed={self.seed} {where}: must be 0 or more")
-        if optim.name.startswith("bort") != bool(optim.constraint):
+        if optim.name.startswith("bort") != bool(optim.constraint or optim.pull):
             raise ValueError(
                 f"optim.constraint={optim.constraint} {where} with optim.name={optim.name!r}: "
-                "a λ greater than 0 belongs to the Bort optimizers, and to them only"
+                "a λ (or a pull) greater than 0 belongs to the Bort optimizers, and to them only"
             )
         if optim.warmup_epochs >= self.epochs and optim.warmup_epochs:
             raise ValueError(

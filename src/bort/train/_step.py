@@ -8,7 +8,6 @@ torch's GradScaler does: of the bad step, and of all later ones, until the host 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
@@ -21,7 +20,6 @@ from bort.train._world import full
 
 # Entries of WWᵀW are at most ‖W‖³, and float32 ends at 3.4e38: below this norm no penalty can overflow.
 LARGEST_NORM = 1e12
-_WARM_UP = 3  # eager steps before the first capture: libraries and the optimizer allocate their memory in them
 
 
 class Step:
@@ -54,16 +52,18 @@ class Step:
             optimizer.grad_scale = None  # type: ignore[attr-defined]
 
     def __call__(self, batch: Batch) -> None:
-        loss = self.forward(batch)
+        self.train_on(*self.feed.read(batch), batch)
+
+    def train_on(self, inputs: Tensor, targets: Tensor, batch: Batch) -> None:
+        """A step on a batch that has been read."""
+        loss = self.loss_of(self.model, inputs, targets)
         self.optimizer.zero_grad()
         (loss if batch.weight == 1 else loss * batch.weight).backward()  # type: ignore[no-untyped-call]
         self._update(loss.detach(), batch.count)
 
-    def forward(self, batch: Batch, model: nn.Module | None = None) -> Tensor:
-        """The loss; of another model, if one is given."""
-        inputs, targets = self.feed.read(batch)
+    def loss_of(self, model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.autocast):
-            return self.loss((model or self.model)(inputs), targets)
+            return self.loss(model(inputs), targets)
 
     def _update(self, loss: Tensor, count: int) -> None:
         gradients = [p.grad for p in self._params if p.grad is not None]
@@ -82,46 +82,3 @@ class Step:
         self.optimizer.step()
         self.good += self._all_good
         self.loss_sum += torch.where(self._all_good, loss * count, 0.0)
-
-
-class CapturedStep:
-    """A step in a CUDA graph: one launch instead of a hundred, for networks whose kernels take less time than their launches.
-
-    There is a graph for each size of batch: the usual one, and that of the last batch of an epoch. The first steps of each
-    size run eagerly, then one is captured.
-    """
-
-    def __init__(self, step: Step) -> None:
-        self._step = step
-        self._eager_steps: dict[int, int] = {}  # by size of the batch
-        self._graphs: dict[int, tuple[torch.cuda.CUDAGraph, Tensor]] = {}
-
-    def __call__(self, batch: Batch) -> None:
-        assert batch.index is not None
-        if batch.count not in self._graphs:
-            eager_steps = self._eager_steps.get(batch.count, 0)
-            if eager_steps < (1 if self._graphs else _WARM_UP):
-                self._eager_steps[batch.count] = eager_steps + 1
-                self._run_on_side_stream(batch)
-                return
-            self._capture(batch)
-        graph, index = self._graphs[batch.count]
-        index.copy_(batch.index)
-        graph.replay()
-
-    def _capture(self, batch: Batch) -> None:
-        """Record a step; capturing does not execute it."""
-        assert batch.index is not None
-        graph, index = torch.cuda.CUDAGraph(), batch.index.clone()
-        torch.cuda.synchronize()
-        with torch.cuda.graph(graph):
-            self._step(replace(batch, index=index))
-        self._graphs[batch.count] = graph, index
-
-    def _run_on_side_stream(self, batch: Batch) -> None:
-        """Run a step eagerly. Not on the default stream: torch requires another one for steps before a capture."""
-        stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
-            self._step(batch)
-        torch.cuda.current_stream().wait_stream(stream)

@@ -1,13 +1,12 @@
-"""How a network is run: its memory format, torch.compile, DDP or FSDP2, CUDA graphs."""
+"""How a network is run: its memory format, torch.compile, DDP or FSDP2."""
 
 from __future__ import annotations
 
 import torch
 from torch import nn
 
-from bort.train._feed import Feed, MemoryFeed
+from bort.train._capture import side_stream
 from bort.train._runtime import Runtime
-from bort.train._schema import Recipe
 from bort.train._world import World
 
 
@@ -36,21 +35,11 @@ def wrapped(net: nn.Module, runtime: Runtime, world: World, *, sharded: bool) ->
     if world.size > 1 and not sharded:
         from torch.nn.parallel import DistributedDataParallel
 
-        model = DistributedDataParallel(model)
+        if world.device.type != "cuda":
+            return DistributedDataParallel(model)
+        stream = side_stream(world.device)
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):  # where its steps will be captured
+            model = DistributedDataParallel(model)
+        torch.cuda.current_stream().wait_stream(stream)
     return model
-
-
-def can_capture(recipe: Recipe, runtime: Runtime, world: World, feed: Feed) -> bool:
-    """Whether all steps are the same sequence of kernels on the same memory, so that a CUDA graph can repeat them."""
-    optim = recipe.optim
-    return (
-        runtime.graphs
-        and not runtime.compile
-        and world.device.type == "cuda"
-        and world.size == 1
-        and isinstance(feed, MemoryFeed)
-        and optim.name in ("sgd", "bort-s")
-        and optim.schedule == "constant"
-        and not optim.warmup_epochs
-        and optim.every == 1
-    )

@@ -1,5 +1,5 @@
-"""Training on images of folders: augmentation depends on its key only, interruptions change nothing, corrupt images are named
-or counted."""
+"""Training on images of folders, out of memory and out of files: augmentation depends on its key only, interruptions change
+nothing, corrupt images are named or counted."""
 
 import json
 import shutil
@@ -15,11 +15,12 @@ import torch
 from PIL import Image
 
 from bort import data, train
-from bort.train._feed import Batch
-from bort.train._folder_feed import FolderFeed
+from bort.train._file_feed import FileFeed
+from bort.train._images import feed_for
+from bort.train._memory_feed import MemoryFeed
 from bort.train._world import World
 from bort.train.recipes import Augment, Data, Net, Optim, Recipe
-from tests.train.small import assert_same, signal_in_test, stop_at
+from tests.train.small import assert_same, signal_in_test, stop_at, stripes
 
 CPU = World(torch.device("cpu"))
 LAYOUT = torch.contiguous_format
@@ -28,15 +29,8 @@ LAYOUT = torch.contiguous_format
 @pytest.fixture(scope="module")
 def root(tmp_path_factory):
     """Two classes, 14 and 6 images of 40 × 40."""
-    path, generator = tmp_path_factory.mktemp("images"), np.random.default_rng(0)
-    for split, count in (("train", 7), ("val", 3)):
-        for label in range(2):
-            folder = path / "stripes" / split / "ab"[label]
-            folder.mkdir(parents=True)
-            for number in range(count):
-                pixels = generator.integers(0, 80, (40, 40, 3), dtype=np.uint8)
-                pixels[:: 3 if label else 8] += 150
-                Image.fromarray(pixels).save(folder / f"{number}.png")
+    path = tmp_path_factory.mktemp("images")
+    stripes(path / "stripes")
     return path
 
 
@@ -57,9 +51,9 @@ def recipe(**changes):
 SPLITS = Augment("rand-m9-mstd0.5", erase=0.6, splits=3, crop_and_flip=True)
 
 
-def feed(root, chosen, workers=0, world=CPU):
-    runtime = train.Runtime(workers=workers)
-    return FolderFeed(data.load(chosen.data.name, root), chosen, runtime, world, LAYOUT)
+def feed(root, chosen, workers=0, world=CPU, images="files"):
+    runtime = train.Runtime(workers=workers, images=images)
+    return feed_for(data.load(chosen.data.name, root), chosen, runtime, world, LAYOUT, lambda _: None)
 
 
 def batches(root, chosen, epoch=0, start=0, **kwargs):
@@ -73,23 +67,64 @@ def same(one, other):
     )
 
 
-@pytest.mark.parametrize("augment", [recipe().augment, SPLITS, Augment()], ids=["mixed", "splits", "plain"])
-def test_a_batch_depends_on_its_place_only(root, augment):
+PLAIN, CROPPED = Augment(), Augment(crop_and_flip=True)
+PLACES = pytest.mark.parametrize("images", ["files", "device", "host"])
+
+
+@PLACES
+@pytest.mark.parametrize("augment", [recipe().augment, SPLITS, PLAIN], ids=["mixed", "splits", "plain"])
+def test_a_batch_depends_on_its_place_only(root, augment, images):
     """Not on workers, on what came before, or on the generators; but on the epoch and the seed."""
-    chosen = recipe(augment=augment)
-    expected = batches(root, chosen)
+    chosen = recipe(augment=augment, data=Data("folder:stripes", 40, classes=2))
+    expected = batches(root, chosen, images=images)
     torch.manual_seed(99)
     np.random.seed(99)  # noqa: NPY002
-    assert same(batches(root, chosen, workers=2), expected)
-    assert same(batches(root, chosen, start=2), expected[2:])
-    assert not same(batches(root, chosen, epoch=1), expected)
-    assert not same(batches(root, replace(chosen, seed=1)), expected)
+    assert same(batches(root, chosen, workers=2, images=images), expected)
+    assert same(batches(root, chosen, start=2, images=images), expected[2:])
+    assert not same(batches(root, chosen, epoch=1, images=images), expected)
+    assert not same(batches(root, replace(chosen, seed=1), images=images), expected)
 
 
-def test_preparing_leaves_the_generators_alone(root):
+@pytest.mark.parametrize("augment", [recipe().augment, SPLITS, PLAIN], ids=["mixed", "splits", "plain"])
+def test_memory_and_files_give_the_same_images(root, augment):
+    """Crops from files are PIL's; those in memory differ from them by a level or two in few pixels."""
+    chosen = recipe(augment=replace(augment, randaugment=""), data=Data("folder:stripes", 40, classes=2))
+    for (one, labels), (other, same_labels) in zip(
+        batches(root, chosen), batches(root, chosen, images="device"), strict=True
+    ):
+        assert torch.equal(labels, same_labels)
+        assert ((one - other).abs() < 2.5 / 255 / 0.224).all()
+        assert (one - other).abs().mean() < 1e-3
+    for one, other in zip(feed(root, chosen).test(CPU), feed(root, chosen, images="host").test(CPU), strict=True):
+        assert torch.equal(one[0], other[0])
+        assert torch.equal(one[1], other[1])
+
+
+def test_where_images_are_kept(root, tmp_path):
+    shutil.copytree(root / "stripes", tmp_path / "stripes")
+    chosen = recipe()
+    assert isinstance(feed(tmp_path, chosen, images="auto"), MemoryFeed)
+    assert isinstance(feed(tmp_path, chosen), FileFeed)
+    notes = []
+    plain = recipe(augment=PLAIN)
+    runtime = train.Runtime(workers=0)
+    assert isinstance(
+        feed_for(data.load("folder:stripes", tmp_path), plain, runtime, CPU, LAYOUT, notes.append), FileFeed
+    )
+    Image.new("RGB", (41, 40)).save(tmp_path / "stripes/train/a/0.png")
+    mixed_sizes = data.load("folder:stripes", tmp_path)
+    assert isinstance(feed_for(mixed_sizes, chosen, runtime, CPU, LAYOUT, notes.append), FileFeed)
+    assert "they are 40×40, are resized to 32 px and not augmented" in notes[0]
+    assert "41" in notes[1]
+    with pytest.raises(ValueError, match=r"images=device: .* Use images=auto or files"):
+        feed(tmp_path, chosen, images="device")
+
+
+@PLACES
+def test_preparing_leaves_the_generators_alone(root, images):
     torch.manual_seed(0)
     before = torch.get_rng_state(), np.random.get_state()[1].tolist()  # noqa: NPY002
-    batches(root, recipe())
+    batches(root, recipe(), images=images)
     assert torch.equal(torch.get_rng_state(), before[0])
     assert np.random.get_state()[1].tolist() == before[1]  # noqa: NPY002
 
@@ -101,14 +136,15 @@ def test_an_epoch_is_every_image_once(root):
     assert len({tuple(image.flatten()[:50].tolist()) for image in seen}) == 14
 
 
-def test_splits_begin_with_the_clean_views(root):
+@PLACES
+def test_splits_begin_with_the_clean_views(root, images):
     """timm's JSD loss takes the first third as clean, the rest as augmented views of the same images."""
-    chosen = recipe(augment=SPLITS, loss="jsd")
-    images, labels = batches(root, chosen)[0]
+    chosen, place = recipe(augment=SPLITS, loss="jsd"), images
+    images, labels = batches(root, chosen, images=place)[0]
     assert images.shape == (12, 3, 32, 32)
     assert torch.equal(labels[:4], labels[4:8])
     unchanged = recipe(augment=replace(SPLITS, randaugment="", erase=0.0), loss="jsd")
-    plain, _ = batches(root, unchanged)[0]
+    plain, _ = batches(root, unchanged, images=place)[0]
     assert torch.equal(plain[:4], plain[4:8]), "without augmentation all views are the shared crop"
     assert torch.equal(images[:4], plain[:4]), "the first is never augmented nor erased"
     assert not torch.equal(images[4:8], images[8:])
@@ -120,13 +156,20 @@ def test_mixed_labels(root):
     torch.testing.assert_close(labels.sum(dim=1), torch.ones(4))
 
 
-def test_processes_share_a_batch(root):
-    chosen = recipe(augment=Augment())
-    whole = batches(root, chosen)
-    halves = [batches(root, chosen, world=World(CPU.device, rank, 2)) for rank in range(2)]
-    for (images, _), (first, _), (second, _) in zip(whole, *halves, strict=True):
-        assert torch.equal(images[::2], first)
-        assert torch.equal(images[1::2], second)
+@PLACES
+@pytest.mark.parametrize("augment", [recipe().augment, SPLITS, PLAIN], ids=["mixed", "splits", "plain"])
+def test_another_number_of_processes_sees_the_same_images(root, augment, images):
+    """Images that are mixed with each other are on one process."""
+    chosen = recipe(augment=augment, data=Data("folder:stripes", 40, classes=2))
+    whole = batches(root, chosen, images=images)
+    halves = [batches(root, chosen, world=World(CPU.device, rank, 2), images=images) for rank in range(2)]
+    views = max(1, augment.splits)
+    for (inputs, targets), *parts in zip(whole, *halves, strict=True):
+        inputs, targets = inputs.unflatten(0, (views, 4)), targets.unflatten(0, (views, 4))
+        for rank, (own, own_targets) in enumerate(parts):
+            places = [2 * rank, 2 * rank + 1] if augment.mixup else [rank, rank + 2]
+            assert torch.equal(own, inputs[:, places].flatten(0, 1))
+            assert torch.equal(own_targets, targets[:, places].flatten(0, 1))
 
 
 def test_images_are_normalised_and_cropped_as_on_imagenet(root):
@@ -166,32 +209,35 @@ def test_augmented_images_are_normalised_like_test_images(root):
     assert (pixels == fill).all(dim=1).float().mean() > 0.01
 
 
-def fit(root, out, chosen, on_step=None, workers=2):
-    runtime = train.Runtime(device="cpu", data_root=root, workers=workers)
+def fit(root, out, chosen, on_step=None, workers=2, images="auto"):
+    runtime = train.Runtime(device="cpu", data_root=root, workers=workers, images=images)
     return train.fit(chosen, out, runtime, on_step=on_step)
 
 
 @pytest.mark.slow
+@PLACES
 @pytest.mark.parametrize("augment", [recipe().augment, SPLITS], ids=["mixed", "splits"])
-def test_resumed_with_workers(root, tmp_path, augment):
+def test_resumed(root, tmp_path, augment, images):
     """Mid-epoch, with two workers that were ahead of the step, then with none: the same to the bit."""
     chosen = recipe(augment=augment, loss="jsd" if augment.splits else "bce")
-    whole = fit(root, tmp_path / "whole", chosen)
+    whole = fit(root, tmp_path / "whole", chosen, images=images)
     for step in (2, 4):
         with pytest.raises(train.Interrupted):
-            fit(root, tmp_path / "cut", chosen, stop_at(step, signal.SIGINT))
-    assert_same(fit(root, tmp_path / "cut", chosen, workers=0), whole)
+            fit(root, tmp_path / "cut", chosen, stop_at(step, signal.SIGINT), images=images)
+    assert_same(fit(root, tmp_path / "cut", chosen, workers=0, images=images), whole)
 
 
-@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.slow)])
-def test_a_corrupt_image(root, tmp_path, workers):
+@pytest.mark.parametrize(
+    ("workers", "images"), [(0, "files"), (0, "device"), (0, "host"), pytest.param(2, "files", marks=pytest.mark.slow)]
+)
+def test_a_corrupt_image(root, tmp_path, workers, images):
     shutil.copytree(root / "stripes", tmp_path / "stripes")
     (tmp_path / "stripes/train/b/3.png").write_bytes(b"\x89PNG rubbish")
     (tmp_path / "stripes/val/a/1.png").write_bytes(b"")
     with pytest.raises(ValueError, match=r"(?s)train/b/3\.png is not a readable image.*--data\.corrupt skip"):
-        fit(tmp_path, tmp_path / "stops", recipe(batch=7), workers=workers)
-    skipping = recipe(batch=7, data=replace(recipe().data, corrupt="skip"))
-    run = fit(tmp_path, tmp_path / "skips", skipping, workers=workers)
+        fit(tmp_path, tmp_path / "stops", recipe(batch=7, augment=CROPPED), workers=workers, images=images)
+    skipping = recipe(batch=7, augment=CROPPED, data=replace(recipe().data, corrupt="skip"))
+    run = fit(tmp_path, tmp_path / "skips", skipping, workers=workers, images=images)
     assert [record["skipped"] for record in run.history] == [2, 4], "one of each split, in each epoch"
     assert run.history[-1]["accuracy"] * 5 == pytest.approx(round(run.history[-1]["accuracy"] * 5)), (
         "out of five images"
@@ -212,11 +258,16 @@ def test_class_counts_must_agree(root):
         feed(root, recipe(data=replace(recipe().data, classes=3)))
 
 
-def test_batches_carry_no_index(root):
-    batch = next(iter(feed(root, recipe()).batches(0, 0)))
-    assert isinstance(batch, Batch)
-    assert batch.index is None
-    assert batch.count == 4
+@PLACES
+def test_the_partner_of_a_corrupt_image_is_left_out_with_it(root, tmp_path, images):
+    """Two images are mixed with each other; with one of them unreadable the other has none."""
+    shutil.copytree(root / "stripes", tmp_path / "stripes")
+    (tmp_path / "stripes/train/b/3.png").write_bytes(b"")
+    chosen = recipe(batch=14, data=replace(recipe().data, corrupt="skip"))
+    source = feed(tmp_path, chosen, images=images)
+    (batch,) = source.batches(0, 0)
+    assert (batch.count, batch.skipped) == (12, 1)
+    assert source.read(batch)[0].shape[0] == 12
 
 
 @pytest.mark.slow
