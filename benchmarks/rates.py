@@ -26,7 +26,7 @@ from bort._environment import describe
 from bort._table import table
 from bort.train._assemble import Parts, assemble
 from bort.train._capture import CapturedStep
-from bort.train._feed import Batch, looking_ahead
+from bort.train._feed import Batch
 from bort.train._step import Step
 from bort.train._world import World
 
@@ -95,7 +95,7 @@ def measure(name: str, runtime: train.Runtime, steps: int) -> dict[str, Any]:
 def endless(parts: Parts) -> Iterator[Batch]:
     epoch = 0
     while True:
-        yield from looking_ahead(parts.feed.batches(epoch, 0))
+        yield from parts.feed.batches(epoch, 0)
         epoch += 1
 
 

@@ -6,7 +6,7 @@ convolution is the same matrix everywhere.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -22,7 +22,7 @@ from bort import penalty
 from bort._inspect import evaluating, uncompiled_name, unwrapped
 from bort._precision import own_precision
 
-__all__ = ["LinearMap", "Spectrum", "layer_inputs", "linear_map", "linear_maps", "spectrum"]
+__all__ = ["LinearMap", "Spectrum", "layer_inputs", "linear_map", "linear_maps", "spectra", "spectrum"]
 
 # q, k and v one after the other. (GPT-NeoX and BLOOM call theirs query_key_value and interleave them by head.)
 _QKV_NAMES = ("qkv", "Wqkv", "in_proj", "qkv_proj")
@@ -144,52 +144,71 @@ class Spectrum(NamedTuple):
     """Singular values."""
 
 
-@torch.no_grad()
 def spectrum(weight: Tensor, *, blocks: int = 1, transposed: bool = False) -> Spectrum:
-    """The residual and the range of singular values of all blocks of a weight, cheap enough for every epoch.
+    """The residual and the range of singular values of all blocks of a weight; see :func:`spectra`."""
+    return spectra([(weight, LinearMap("", blocks, transposed))])[0]
+
+
+@torch.no_grad()
+def spectra(weights: Iterable[tuple[Tensor, LinearMap]]) -> list[Spectrum]:
+    """The residual and the range of singular values of weights, all blocks of each; cheap enough for every epoch.
 
     Up to 256 rows or columns the range is exact: eigenvalues of the smaller Gram matrix in float64. Beyond that (conv5 of
     ACNN-Small has 4608 rows) it comes from a Lanczos iteration on the Gram matrix, whose Ritz values lie *inside* the true
-    range and reach its ends first; :func:`bort.audit` has the exact ones.
+    range and reach its ends first; :func:`bort.audit` has the exact ones. Matrices of one size are computed together.
     """
-    with own_precision("highest", weight.device):
-        w = penalty.matrices(weight.detach(), blocks=blocks, transposed=transposed)
-        is_small = min(w.shape[-2:]) <= _EXACT_SIDE
-        gram = penalty.defect(w.double() if is_small else w, 0.0, "full")
-        eye = torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device)
-        residual = penalty.distance(gram - eye).item()
-        values = _eigenvalues(gram.cpu()) if is_small else torch.stack([_ritz_values(each) for each in gram])
-    smallest, largest = values.clamp(min=0).sqrt().aminmax()
-    return Spectrum(residual, smallest.item(), largest.item())
+    residuals: list[Tensor] = []
+    by_size: dict[tuple[int, torch.device], list[tuple[int, Tensor]]] = {}
+    for place, (weight, linear) in enumerate(weights):
+        with own_precision("highest", weight.device):
+            w = penalty.matrices(weight.detach(), blocks=linear.blocks, transposed=linear.transposed)
+            is_small = min(w.shape[-2:]) <= _EXACT_SIDE
+            gram = penalty.defect(w.double() if is_small else w, 0.0, "full")
+            eye = torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device)
+            residuals.append(penalty.distance(gram - eye).double())
+        by_size.setdefault((gram.shape[-1], gram.device), []).append((place, gram))
+    ranges: dict[int, tuple[float, float]] = {}
+    for (size, device), grams in by_size.items():
+        together = torch.cat([gram for _, gram in grams])
+        with own_precision("highest", device):
+            ends = _eigenvalues(together.cpu())[:, [0, -1]] if size <= _EXACT_SIDE else _ritz_values(together)
+        sigma = ends.clamp(min=0).sqrt()
+        for (place, _), of_blocks in zip(grams, torch.split(sigma, [len(gram) for _, gram in grams]), strict=True):
+            smallest, largest = of_blocks.aminmax()
+            ranges[place] = smallest.item(), largest.item()
+    return [Spectrum(residual.item(), *ranges[place]) for place, residual in enumerate(residuals)]
 
 
 def _eigenvalues(gram: Tensor) -> Tensor:
-    """Of small matrices, on the CPU, which has finished before a GPU has started. By numpy: torch would use all cores for
-    it, and telling it not to (set_num_threads) changes how torch rounds from then on."""
+    """Of small matrices (n, k, k), on the CPU, which has finished before a GPU has started. By numpy: torch would use all
+    cores for it, and telling it not to (set_num_threads) changes how torch rounds from then on."""
     import numpy as np
 
-    if not torch.isfinite(gram).all():
-        return gram.new_full(gram.shape[:-1], torch.nan)
-    return torch.from_numpy(np.linalg.eigvalsh(gram.numpy()))
+    finite = gram.isfinite().all(dim=-1).all(dim=-1)
+    values = torch.from_numpy(np.linalg.eigvalsh(torch.where(finite[:, None, None], gram, 0.0).numpy()))
+    return torch.where(finite[:, None], values, torch.nan)
 
 
 def _ritz_values(gram: Tensor) -> Tensor:
-    """The smallest and the largest eigenvalue of a symmetric matrix in a Krylov space of a fixed random vector.
+    """The smallest and the largest eigenvalue of symmetric matrices (n, k, k) in a Krylov space of a fixed random vector,
+    (n, 2).
 
     Nothing is read back to the host before the end: on a GPU that would take longer than the products.
     """
     generator = torch.Generator().manual_seed(0)
-    size = gram.shape[0]
-    q = torch.randn(size, generator=generator, dtype=torch.float64).to(gram.device)
-    basis = gram.new_zeros(min(_LANCZOS_ITERATIONS, size), size, dtype=torch.float64)
-    basis[0] = q / q.norm()
-    least = 1e-7 * gram.abs().sum(dim=0).max()  # relative to a bound on the largest eigenvalue
-    for i in range(1, len(basis)):
-        q = (gram @ basis[i - 1].to(gram.dtype)).double()
+    count, size = gram.shape[:2]
+    first = torch.randn(size, generator=generator, dtype=torch.float64).to(gram.device)
+    basis = gram.new_zeros(count, min(_LANCZOS_ITERATIONS, size), size, dtype=torch.float64)
+    basis[:, 0] = first / first.norm()
+    least = 1e-7 * gram.abs().sum(dim=1).amax(dim=1, keepdim=True)  # relative to a bound on the largest eigenvalue
+    for i in range(1, basis.shape[1]):
+        q = (gram @ basis[:, i - 1, :, None].to(gram.dtype)).double()
         for _ in range(2):  # twice: rounding brings back a part of what was projected out
-            q = q - basis[:i].mT @ (basis[:i] @ q)
-        norm = q.norm()
-        basis[i] = torch.where(norm > least, q / norm, 0.0)  # below it the space is invariant, and q only rounding
+            q = q - basis[:, :i].mT @ (basis[:, :i] @ q)
+        norm = torch.linalg.vector_norm(q[..., 0], dim=1, keepdim=True)
+        # Below it the space is invariant, and q only rounding.
+        basis[:, i] = torch.where(norm > least, q[..., 0] / norm, 0.0)
     projected = (basis @ (gram.double() @ basis.mT)).cpu()
-    used = int(basis.any(dim=1).sum())
-    return _eigenvalues(projected[:used, :used])[[0, -1]]
+    used = basis.any(dim=2).sum(dim=1).tolist()
+    values = [_eigenvalues(matrix[None, :k, :k])[0] for matrix, k in zip(projected, used, strict=True)]
+    return torch.stack([each[[0, -1]] for each in values])

@@ -12,7 +12,7 @@ from torch.nn.parallel import DistributedDataParallel
 from bort import BortA, nets, train
 from bort.train import NotFinite
 from bort.train._capture import CapturedStep, side_stream
-from bort.train._feed import Batch, looking_ahead
+from bort.train._feed import Batch
 from bort.train._step import Step
 from bort.train._world import World
 from bort.train.recipes import Augment, Data, Net
@@ -53,7 +53,7 @@ def close(one, other, rtol=2e-3):
 def captures(monkeypatch):
     """A list with an entry for each CUDA graph that was captured."""
     graphs, capture = [], torch.cuda.graph
-    monkeypatch.setattr(torch.cuda, "graph", lambda graph: (graphs.append(graph), capture(graph))[1])
+    monkeypatch.setattr(torch.cuda, "graph", lambda graph, **rest: (graphs.append(graph), capture(graph, **rest))[1])
     return graphs
 
 
@@ -150,10 +150,9 @@ def test_a_captured_step_of_ddp(tmp_path, captures):
             optimizer = BortA(net.parameters(), lr=lr, constraint=0.1, fused=True, capturable=True)
             step = Step(model, optimizer, nn.CrossEntropyLoss(), Fixed(), torch.device("cuda", 0), False, None)
             train_on = CapturedStep(step, World(torch.device("cuda", 0), 0, 2))
-            batches = (Batch({"seed": torch.tensor(number, device="cuda")}, 8, 1.0) for number in range(20))
-            for number, batch in enumerate(looking_ahead(batches)):
+            for number in range(20):
                 lr.fill_(0.02 / (1 + number))
-                train_on(batch)
+                train_on(Batch({"seed": torch.tensor(number, device="cuda")}, 8, 1.0))
             ends.append([p.detach().clone() for p in net.parameters()])
         assert len(captures) == 2
         for one, other in zip(*ends, strict=True):

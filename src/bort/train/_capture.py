@@ -13,6 +13,7 @@ from dataclasses import replace
 
 import torch
 import torch.distributed as dist
+from torch import Tensor
 
 from bort.train._feed import Batch
 from bort.train._runtime import Runtime
@@ -31,8 +32,6 @@ def reason_against(runtime: Runtime, world: World, *, sharded: bool) -> str | No
         return f"CUDA graphs need a GPU, this is {world.device.type}"
     if not runtime.graphs:
         return "graphs=False"
-    if runtime.compile:
-        return "torch.compile makes kernels of its own"
     if sharded:
         return "sharded weights (fsdp2) are gathered and freed at each step"
     if world.size > 1 and dist.get_backend() != "nccl":
@@ -44,14 +43,15 @@ class CapturedStep:
     """Calls a step, from a CUDA graph as soon as it has been captured.
 
     There is a graph for each size of batch: the usual one, and that of the last batch of an epoch. The first steps of each
-    size run eagerly, then one is captured.
+    size run eagerly, then one is captured. (Reading the next batch beside the step, on a stream of its own, makes both slower:
+    docs/training.md.)
     """
 
     def __init__(self, step: Step, world: World) -> None:
         self._step = step
         self._warm_up = _WARM_UP if world.size == 1 else _DDP_WARM_UP
         self._eager_steps: dict[Hashable, int] = {}
-        self._graphs: dict[Hashable, _Graph] = {}
+        self._graphs: dict[Hashable, tuple[torch.cuda.CUDAGraph, dict[str, Tensor]]] = {}
 
     def __call__(self, batch: Batch) -> None:
         key = batch.count, batch.weight
@@ -61,8 +61,20 @@ class CapturedStep:
                 self._eager_steps[key] = eager_steps + 1
                 self._run_on_side_stream(batch)
                 return
-            self._graphs[key] = _Graph(self._step, batch)
-        self._graphs[key](batch)
+            self._graphs[key] = self._captured(batch)
+        graph, inputs = self._graphs[key]
+        for name, tensor in inputs.items():
+            tensor.copy_(batch.inputs[name], non_blocking=True)
+        graph.replay()
+
+    def _captured(self, batch: Batch) -> tuple[torch.cuda.CUDAGraph, dict[str, Tensor]]:
+        """A graph, and the tensors that it reads the batch from. Capturing does not execute the step."""
+        graph = torch.cuda.CUDAGraph()
+        inputs = {name: tensor.to(self._step.device, copy=True) for name, tensor in batch.inputs.items()}
+        torch.cuda.synchronize()
+        with torch.cuda.graph(graph, stream=side_stream(self._step.device)):
+            self._step(replace(batch, inputs=inputs))
+        return graph, inputs
 
     def _run_on_side_stream(self, batch: Batch) -> None:
         """Run a step eagerly. Not on the default stream: torch requires another one for steps before a capture."""
@@ -71,49 +83,6 @@ class CapturedStep:
         with torch.cuda.stream(stream):
             self._step(batch)
         torch.cuda.current_stream().wait_stream(stream)
-
-
-class _Graph:
-    """A step on one batch, and beside it the reading of the next.
-
-    Augmenting is hundreds of small kernels that leave most of the GPU idle. On a stream of their own they run beside the
-    network's, so that they cost hardly any time.
-    """
-
-    def __init__(self, step: Step, batch: Batch) -> None:
-        self._step = step
-        self._sources = {name: tensor.to(step.device, copy=True) for name, tensor in batch.inputs.items()}
-        self._read = [tensor.clone() for tensor in step.feed.read(batch)]
-        self._read_batch: Batch | None = batch
-        self._graph = torch.cuda.CUDAGraph()
-        torch.cuda.synchronize()
-        with torch.cuda.graph(self._graph, stream=side_stream(step.device)):
-            self._record(batch)
-
-    def _record(self, batch: Batch) -> None:
-        """What a replay does; recording does not execute it."""
-        beside, current = torch.cuda.Stream(), torch.cuda.current_stream()  # type: ignore[no-untyped-call]
-        beside.wait_stream(current)
-        with torch.cuda.stream(beside):
-            following = self._step.feed.read(replace(batch, inputs=self._sources))
-        inputs, targets = self._read
-        self._step.train_on(inputs, targets, batch)
-        current.wait_stream(beside)
-        for tensor, new in zip(self._read, following, strict=True):
-            tensor.copy_(new)
-
-    def __call__(self, batch: Batch) -> None:
-        if self._read_batch is not batch:  # the first of an epoch, or after a batch of another size
-            for tensor, new in zip(self._read, self._step.feed.read(batch), strict=True):
-                tensor.copy_(new)
-        following = batch.following
-        if following is not None and following.count == batch.count:
-            for name, tensor in self._sources.items():
-                tensor.copy_(following.inputs[name], non_blocking=True)
-            self._read_batch = following
-        else:
-            self._read_batch = None  # what the replay reads beside the step is not used
-        self._graph.replay()
 
 
 @functools.cache

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bort.layers import linear_maps, spectrum
+from bort.layers import linear_maps, spectra
 from bort.train._feed import Feed
 from bort.train._world import World, full
 
@@ -54,8 +54,9 @@ def recognised(logits: Tensor, labels: Tensor, k: int = 1) -> Tensor:
 @torch.no_grad()
 def layer_spectra(net: nn.Module) -> dict[str, Any]:
     """Residual (distance to the constraint) and range of singular values of each layer, whatever the optimizer."""
-    spectra = {}
-    for name, weight, _, linear in linear_maps(net):
-        measured = spectrum(full(weight), blocks=linear.blocks, transposed=linear.transposed)
-        spectra[name] = {"residual": measured.residual, "sigma": [measured.smallest, measured.largest]}
-    return spectra
+    maps = [(name, full(weight), linear) for name, weight, _, linear in linear_maps(net)]
+    measured = spectra((weight, linear) for _, weight, linear in maps)
+    return {
+        name: {"residual": spectrum.residual, "sigma": [spectrum.smallest, spectrum.largest]}
+        for (name, _, _), spectrum in zip(maps, measured, strict=True)
+    }

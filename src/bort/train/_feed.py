@@ -4,7 +4,7 @@ however often the training was interrupted before it, and whatever the number of
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
 
 import torch
@@ -28,8 +28,6 @@ class Batch:
     parts are of equal size."""
     skipped: int = 0
     """Images that belong to this part and could not be read."""
-    following: Batch | None = None
-    """The next batch of the epoch, which can be prepared while this one is trained on."""
 
 
 class Feed(Protocol):
@@ -52,15 +50,6 @@ class Feed(Protocol):
 
     def close(self) -> None:
         """End worker processes and threads, if there are any."""
-
-
-def looking_ahead(batches: Iterator[Batch]) -> Iterator[Batch]:
-    """The same batches, each with the one that follows it."""
-    batch = next(batches, None)
-    while batch is not None:
-        following = next(batches, None)
-        yield replace(batch, following=following)
-        batch = following
 
 
 def order(count: int, seed: int, epoch: int) -> Tensor:

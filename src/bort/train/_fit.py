@@ -12,7 +12,6 @@ from bort.train import recipes
 from bort.train._assemble import Parts, assemble
 from bort.train._counters import Counters
 from bort.train._display import TrainingDisplay
-from bort.train._feed import looking_ahead
 from bort.train._history import History, TensorBoard
 from bort.train._nonfinite import FiniteCheck
 from bort.train._optimizer import set_rate
@@ -91,7 +90,7 @@ def _train(
 
         for epoch in range(counters.epochs, recipe.epochs):
             net.train()
-            for batch in looking_ahead(feed.batches(epoch, start=counters.step_in_epoch)):
+            for batch in feed.batches(epoch, start=counters.step_in_epoch):
                 set_rate(optimizer, recipe, counters.steps, feed.per_epoch)
                 parts.train_on(batch)
                 counters.after_step(batch)

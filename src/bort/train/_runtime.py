@@ -24,7 +24,7 @@ class Runtime:
     compile: bool = False
     """Use torch.compile. It saves time for networks of timm on a GPU, in trainings of many minutes."""
     graphs: bool = True
-    """Capture the step in a CUDA graph, on GPUs: one launch instead of hundreds. Not with torch.compile and fsdp2."""
+    """Capture the step in a CUDA graph, on GPUs: one launch instead of hundreds. Not with fsdp2."""
     save_seconds: float = 300.0
     """Save a checkpoint after this long at the latest; one is always saved at the end, and at a signal."""
     save_steps: int | None = None

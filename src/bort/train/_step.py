@@ -52,11 +52,7 @@ class Step:
             optimizer.grad_scale = None  # type: ignore[attr-defined]
 
     def __call__(self, batch: Batch) -> None:
-        self.train_on(*self.feed.read(batch), batch)
-
-    def train_on(self, inputs: Tensor, targets: Tensor, batch: Batch) -> None:
-        """A step on a batch that has been read."""
-        loss = self.loss_of(self.model, inputs, targets)
+        loss = self.loss_of(self.model, *self.feed.read(batch))
         self.optimizer.zero_grad()
         (loss if batch.weight == 1 else loss * batch.weight).backward()  # type: ignore[no-untyped-call]
         self._update(loss.detach(), batch.count)

@@ -229,7 +229,7 @@ def test_large_weights(shape, decoupled):
 @pytest.mark.parametrize("decoupled", [False, True])
 @pytest.mark.parametrize("every", [1, 2])
 def test_a_large_weight_in_a_captured_step(every, decoupled):
-    """Against steps that count on the host."""
+    """Against steps that count on the host, with a rate that is not rounded to float32."""
     torch.manual_seed(0)
     start = torch.randn(LARGE[0], device="cuda") / 60
     captured, eager = nn.Parameter(start.clone()), nn.Parameter(start.clone())
@@ -247,7 +247,7 @@ def test_a_large_weight_in_a_captured_step(every, decoupled):
     for _ in range(4):
         graph.replay()
         optimizers[1].step()
-        torch.testing.assert_close(captured, eager, rtol=1e-5, atol=1e-7)
+        torch.testing.assert_close(captured, eager, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("tall", [False, True])
