@@ -1,7 +1,12 @@
 """The whole way from bytes to a network's input."""
 
+import random
+
+import numpy as np
 import pytest
 import torch
+from scipy import stats
+from timm.data import create_transform
 
 from bort.augment import Augmentation, CropBoxes, crop_with_pil, image_keys, resized_crops
 from tests.augment.pictures import natural, to_pil
@@ -44,6 +49,36 @@ def test_the_layout_changes_no_value(settings):
     result = augment(images, keys, torch.channels_last)
     assert result.is_contiguous(memory_format=torch.channels_last)
     assert torch.equal(result, augment(images, keys))
+
+
+def statistics(images):
+    """Of each image: mean, deviation, how rough it is, its largest value, and the mean of its lower right quarter."""
+    flat = images.flatten(1)
+    rough = (images[..., 1:] - images[..., :-1]).abs().flatten(1).mean(1)
+    return flat.mean(1), flat.std(1), rough, flat.amax(1), images[..., 16:, 16:].flatten(1).mean(1)
+
+
+@pytest.mark.parametrize("settings", [EVERYTHING, {"color_jitter": 0.4}, {"randaugment": "rand-m7-mstd0.5-tweights"}])
+def test_results_are_distributed_as_timms(settings):
+    """One image, many times, through this and through timm's transforms."""
+    count, image = 1500, natural(1, 40, 48, seed=3)
+    ours = augmentation(**settings)(image.expand(count, -1, -1, -1), image_keys(1, torch.arange(count)))
+    transform = create_transform(
+        32,
+        is_training=True,
+        color_jitter=settings.get("color_jitter"),
+        auto_augment=settings.get("randaugment"),
+        interpolation="random",
+        mean=MEAN,
+        std=STD,
+        re_prob=settings.get("erase", 0.0),
+        re_mode="pixel",
+    )
+    random.seed(0)
+    np.random.seed(0)  # noqa: NPY002, timm's
+    theirs = torch.stack([transform(to_pil(image[0])) for _ in range(count)])
+    for a, b in zip(statistics(ours), statistics(theirs)):
+        assert stats.ks_2samp(a.numpy(), b.numpy()).pvalue > 1e-3
 
 
 def test_the_first_view_is_clean_and_the_others_differ():

@@ -19,9 +19,9 @@ SETTINGS = [
 
 
 def assert_same_images(ours, expected):
-    """A cosine that differs in its last bit moves a pixel of a thousand by a level, which equalize may enlarge."""
+    """A place that differs in its last bit changes one of a thousand pixels by a level, which equalize may enlarge."""
     difference = (ours.cpu() - expected).abs()
-    assert (difference > 1e-5).double().mean() < 1e-3
+    assert (difference > 1e-5).double().mean() < 5e-3
     assert difference.mean() < 1e-3
 
 
@@ -63,18 +63,24 @@ def test_mixed_batches_are_the_same():
             torch.testing.assert_close(a.cpu(), b)
 
 
-@pytest.mark.parametrize("precision", ["highest", "medium"])
+@pytest.mark.parametrize("precision", ["ieee", "tf32"])
 def test_the_precision_of_other_products_does_not_matter(precision):
-    before = torch.get_float32_matmul_precision()
     images, keys = natural(16, 64, 64), image_keys(1, torch.arange(16))
+    before = torch.backends.cuda.matmul.fp32_precision
     try:
-        torch.set_float32_matmul_precision(precision)
+        torch.backends.cuda.matmul.fp32_precision = precision
         with torch.autocast("cuda", torch.bfloat16):
-            boxes = crop_boxes(keys.to(CUDA), 64, 64)
-            crops = resized_crops(images.to(CUDA), boxes, 48)
+            crops = resized_crops(images.to(CUDA), crop_boxes(keys.to(CUDA), 64, 64), 48)
     finally:
-        torch.set_float32_matmul_precision(before)
+        torch.backends.cuda.matmul.fp32_precision = before
     assert_same_crops(crops, resized_crops(images, crop_boxes(keys, 64, 64), 48))
+
+
+def test_more_images_than_a_stage_needs_change_nothing():
+    """In a large batch stages have fewer places than there are images, and more than are needed."""
+    augment, images = Augmentation(32, MEAN, STD, **SETTINGS[1]), natural(300, 32, 32)
+    keys = image_keys(1, torch.arange(300))
+    assert_same_images(augment.finish(images.to(CUDA), keys.to(CUDA)), augment.finish(images, keys))
 
 
 @pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])

@@ -73,8 +73,8 @@ def test_no_bits_are_black(bits):
 @pytest.mark.parametrize("size", IMAGES, ids=str)
 @pytest.mark.parametrize("name", [name for name, op in OPS.items() if op.stage is Stage.AFFINE])
 def test_geometry_is_timms(name, size, cubic):
-    """To one level, all but one of a hundred pixels exactly. They differ where PIL, which rounds down, has a sum just below a
-    whole number."""
+    """To one level, all but one of a hundred pixels exactly: they differ where PIL, which rounds down, has a sum just below a
+    whole number. Rotations with cubic weights are approximate, and all but one of twenty pixels are exact."""
     images = IMAGES[size]
     resample = Image.Resampling.BICUBIC if cubic else Image.Resampling.BILINEAR
     unequal = pixels = 0
@@ -86,7 +86,18 @@ def test_geometry_is_timms(name, size, cubic):
                 difference = (result.int() - from_pil(expected).int()).abs()
                 assert difference.max() <= 1
                 unequal, pixels = unequal + int((difference > 0).sum()), pixels + difference.numel()
-    assert unequal / pixels < 0.01
+    assert unequal / pixels < (0.05 if cubic and name == "Rotate" else 0.01)
+
+
+@pytest.mark.parametrize("angle", [3.0, -12.0, 27.0])
+def test_cubic_rotations_of_noise(angle):
+    """The worst that can happen to them: four levels, half a level on average."""
+    images = torch.randint(0, 256, (4, 3, 48, 48), dtype=torch.uint8)
+    for image, result in zip(images, changed("Rotate", images, angle, cubic=True)):
+        expected = from_pil(to_pil(image).rotate(angle, Image.Resampling.BICUBIC, fillcolor=FILL))
+        difference = (result.int() - expected.int()).abs()
+        assert difference.max() <= 5
+        assert difference.double().mean() < 0.6
 
 
 @pytest.mark.parametrize("size", [(2, 2), (1, 5), (3, 3)])

@@ -1,24 +1,26 @@
 """Affine maps with PIL's conventions: each pixel of the result is read at a place of the image, between its pixels.
 
-A place is read by 4 × 4 weights, bilinear or cubic; bilinear uses the middle four of them. PIL's cubic here is the cubic
-convolution with a = −1 (that of its resizing has −½, torch's −¾), so the weights are written out.
+Bilinear reading is torch's `grid_sample`. Cubic reading in PIL's maps is the cubic convolution with a = −1, where torch has
+a = −¾ (and PIL's resizing −½). With C torch's weights along an axis, and S linear weights for the distance d² (3 − 2d) in
+place of d, PIL's weights are 4/3 C − 1/3 S. So 4/3 of a cubic reading minus 1/3 of a bilinear one is PIL's result where a map
+moves pixels along one axis only, as shears and shifts do. For rotations it lacks the reading 4/9 (C − S) ⊗ (C − S), which
+changes one in twenty pixels of a photograph by one level, and pixels of white noise by up to four. The 4 × 4 weights written
+out take three times as long on a GPU.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cache
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from bort._precision import own_precision
 from bort.augment._constant import constant
 
-_BILINEAR = ((0, 0, 0, 0), (1, -1, 0, 0), (0, 1, 0, 0), (0, 0, 0, 0))
-_CUBIC = ((0, -1, 2, -1), (1, 0, -2, 1), (0, 1, 1, -1), (0, 0, -1, 1))
-"""Weights of the pixels −1, 0, 1 and 2 as polynomials of the distance d from pixel 0: factors of 1, d, d², d³."""
+_SHARE = 4 / 3
 
 _ROUNDING = 2.0**-10
 """Added before PIL's rounding down, so that sums of float32 weights that miss a whole number by their rounding reach it: flat
@@ -27,22 +29,25 @@ areas stay flat. One pixel in a thousand becomes one level lighter than PIL's.""
 Factors = tuple[tuple[float, ...], ...]
 
 
-class Taps(NamedTuple):
-    """Where n maps read, and with which weights. P = H · W pixels of the result."""
+class Places(NamedTuple):
+    """Where n maps read, in `grid_sample`'s coordinates: −1 … 1 from border to border."""
 
-    windows: Tensor
-    """(n, 4 P) int64: which window of four pixels (see `sampled`), for each of the four rows."""
-    across: Tensor
-    """(n, 4, P) float32: weights within a window."""
-    down: Tensor
-    """(n, 4, P): weights of the rows."""
+    cubic: Tensor
+    """(n, 2, H, W): x and y for the cubic reading."""
+    linear: Tensor
+    """(n, 2, H, W): for the bilinear reading."""
+    share: Tensor
+    """(n, 1, 1, 1) of the cubic reading: 4/3, or 0."""
     inside: Tensor
-    """(n, P) bool: the place is inside the image."""
+    """(n, 1, H, W) bool: the place is inside the image."""
 
 
 def map_factors(kind: str, height: int, width: int) -> Factors:
-    """(6, 4) factors: pixel (x, y) is read at (a x + b y + c, d x + e y + f), where each of a … f is a sum of 1, the map's
-    argument v, 1 − cos v° and sin v° with these factors. Any other ``kind`` leaves the image as it is.
+    """(6, 4) factors: the pixel with the centre (x, y) is read at (a x + b y + c, d x + e y + f), where each of a … f is a
+    sum of 1, the map's argument v, 1 − cos v° and sin v° with these factors. Any other ``kind`` leaves the image as it is.
+
+    As in PIL, pixel k has its centre at k + ½. The place that is read is counted from the centre of the first pixel, so that
+    its whole part is the number of a pixel.
 
     angle: a rotation by v degrees, counterclockwise about the centre; shear_x, shear_y; shift_x, shift_y: in parts of a side.
     """
@@ -52,7 +57,7 @@ def map_factors(kind: str, height: int, width: int) -> Factors:
     name, factor = linear.get(kind, ("", 0.0))
     return tuple(
         (
-            1.0 if entry in "ae" else 0.0,
+            {"a": 1.0, "e": 1.0, "c": -0.5, "f": -0.5}.get(entry, 0.0),
             factor if entry == name else 0.0,
             *(rotation[entry] if kind == "angle" else (0.0, 0.0)),
         )
@@ -67,51 +72,37 @@ def affine_matrix(factors: Tensor, argument: Tensor) -> Tensor:
     return (factors * terms[:, None]).sum(-1).float().view(-1, 2, 3)
 
 
-def affine_taps(matrix: Tensor, cubic: Tensor, height: int, width: int) -> Taps:
+def affine_places(matrix: Tensor, cubic: Tensor, height: int, width: int) -> Places:
     """Out of matrices (n, 2, 3) and whether images are read with cubic weights (n,) or bilinear ones."""
     device = matrix.device
     with own_precision("highest", device):
         place = matrix @ _centres(height, width, device)  # (n, 2, P)
-    sides = constant(((width,), (height,)), torch.float32, device)
-    inside = ((place >= 0) & (place < sides)).all(1)
-    place = place.sub_(0.5)
+    scale = constant(((2 / width,), (2 / height,)), torch.float32, device)
+    offset = constant(((1 / width - 1,), (1 / height - 1,)), torch.float32, device)
     whole = place.floor()
-    distance = place.sub_(whole)[:, :, None]
-    polynomials = constant((_BILINEAR, _CUBIC), torch.float32, device)[cubic.long()][:, None, ..., None]
-    one, first, second, third = polynomials.unbind(3)  # (n, 1, 4, 1) each
-    weights = torch.addcmul(second, third, distance)
-    weights = torch.addcmul(first, weights, distance, out=weights)
-    weights = torch.addcmul(one, weights, distance, out=weights)  # (n, 2, 4, P)
-    column = whole[:, :1].clamp(-1, width - 1).add_(1)
-    row = (whole[:, 1:] + constant(((-1,), (0,), (1,), (2,)), torch.float32, device)).clamp_(0, height - 1)
-    windows = torch.add(column, row, alpha=width + 1).long()
-    return Taps(windows.flatten(1), weights[:, 0], weights[:, 1], inside)
+    distance = place - whole
+    smoothed = (distance * distance).mul_(constant((3.0,), torch.float32, device).sub(distance, alpha=2))
+    linear = torch.where(cubic[:, None, None], smoothed, distance).add_(whole).mul_(scale).add_(offset)
+    place = place.mul_(scale).add_(offset)
+    inside = ((place >= -1) & (place < 1)).all(1, keepdim=True)
+    share = constant((0.0, _SHARE), torch.float32, device)[cubic.long()][:, None, None, None]
+    place, linear, inside = (torch.unflatten(value, 2, (height, width)) for value in (place, linear, inside))
+    return Places(place, linear, share, inside)
 
 
-def sampled(images: Tensor, taps: Taps, fill: Tensor) -> Tensor:
-    """Images (n, C, H, W) in uint8, each read at its taps; ``fill`` (C,) where those are outside.
-
-    Four neighbouring pixels of a row are read as one number of 32 bits: a gather takes as long for four bytes as for one.
-    """
-    count, channels, height, width = images.shape
-    columns = tuple(min(max(start + k, 0), width - 1) for start in range(-2, width - 1) for k in range(4))
-    windows = images.index_select(3, constant(columns, torch.int64, images.device)).view(torch.int32).flatten(2)
-    read = windows.gather(2, taps.windows[:, None].expand(-1, channels, -1))
-    pixels = read.view(torch.uint8).view(count, channels, 4, height * width, 4)
-    rows = _weighted(pixels.unbind(4), taps.across[:, None, None].unbind(3))
-    value = _weighted(rows.unbind(2), taps.down[:, None].unbind(2)).add_(_ROUNDING).clamp_(0, 255)
-    return torch.where(taps.inside[:, None], value.byte(), fill[:, None]).view_as(images)
+def sampled(images: Tensor, places: Places, fill: Tensor) -> Tensor:
+    """Images (n, C, H, W) in uint8, each read at its places; ``fill`` (C,) where those are outside."""
+    x = images.float()
+    cubic, linear = (
+        F.grid_sample(x, where.permute(0, 2, 3, 1), mode, "border", align_corners=False)
+        for where, mode in ((places.cubic, "bicubic"), (places.linear, "bilinear"))
+    )
+    value = torch.lerp(linear, cubic, places.share).add_(_ROUNDING).clamp_(0, 255)
+    return torch.where(places.inside, value.byte(), fill[:, None, None])
 
 
 @cache
 def _centres(height: int, width: int, device: torch.device) -> Tensor:
-    """(3, P): x and y of the centres of all pixels, and 1."""
+    """(3, P): x and y of the centres of all P = H · W pixels, and 1."""
     y, x = torch.meshgrid(*(torch.arange(side) + 0.5 for side in (height, width)), indexing="ij")
     return torch.stack((x, y, torch.ones_like(x))).flatten(1).to(device)
-
-
-def _weighted(parts: Sequence[Tensor], weights: Sequence[Tensor]) -> Tensor:
-    total = parts[0] * weights[0]
-    for part, weight in zip(parts[1:], weights[1:]):
-        total.addcmul_(part, weight)
-    return total

@@ -32,23 +32,21 @@ class CropBoxes(NamedTuple):
 
 
 def crop_boxes(keys: Tensor, heights: Tensor | int, widths: Tensor | int) -> CropBoxes:
-    """The crops of images with these keys (B,), and sizes (B,) or one size for all.
+    """The crops of images with these keys (B,). Heights and widths are tensors (B,), or one number each for all images.
 
     8 to 100 % of the image's area, width : height from 3:4 to 4:3; bicubic or bilinear, mirrored or not, with equal chances.
     If none of ten attempts fits, which only long images cause, the largest central part within these ratios is taken.
     """
-    if isinstance(heights, int) and isinstance(widths, int):
-        sides = constant(((heights, widths),), torch.float64, keys.device)
+    if isinstance(heights, Tensor) and isinstance(widths, Tensor):
+        sides = torch.stack((heights, widths), 1).double()
     else:
-        sides = torch.stack([torch.as_tensor(side) for side in (heights, widths)], 1).double()
+        sides = constant(((heights, widths),), torch.float64, keys.device)
     u = uniform(keys, Stream.CROP, BOX_DRAWS + 2)
     drawn, found = random_boxes(u[:, :BOX_DRAWS], sides, areas=_AREAS, widest=_WIDEST, margin=0)
     size = torch.minimum(sides, (sides.flip(1) * _WIDEST).round())
     central = Boxes(((sides - size) / 2).floor(), size)
     corner, size = (torch.where(found[:, None], a, b).long() for a, b in zip(drawn, central))
-    top, left = corner.unbind(1)
-    height, width = size.unbind(1)
-    return CropBoxes(top, left, height, width, cubic=u[:, -2] < 0.5, flip=u[:, -1] < 0.5)
+    return CropBoxes(corner[:, 0], corner[:, 1], size[:, 0], size[:, 1], cubic=u[:, -2] < 0.5, flip=u[:, -1] < 0.5)
 
 
 def crop_with_pil(image: Image, box: CropBoxes, size: int) -> Tensor:

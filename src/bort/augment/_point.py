@@ -16,7 +16,7 @@ def plain_tables(parameters: Tensor) -> Tensor:
 
     v below the threshold becomes v + add, any other pivot + factor · (v − pivot); the result is clipped to 0 … 255 and its
     lowest 8 − bits bits are cleared. Brightness, Invert, Posterize, Solarize and SolarizeAdd are special cases. Fewer than
-    one bit gives black, as in Pillow up to 12; newer versions refuse to posterize to 0 bits, which timm asks for.
+    one bit gives black, as in older versions of Pillow; newer ones refuse to posterize to 0 bits, which timm asks for.
     """
     threshold, add, pivot, factor, bits = parameters[..., None].unbind(-2)
     level = _levels(torch.float32, parameters.device)
@@ -26,34 +26,37 @@ def plain_tables(parameters: Tensor) -> Tensor:
     return (value / step).floor_().mul_(step)[..., None, :]
 
 
-def through_tables(images: Tensor, plain: Tensor, autocontrast: Tensor, equalize: Tensor) -> Tensor:
-    """Images (n, C, H, W) in uint8 through tables: where ``autocontrast`` or ``equalize`` (n,) holds, the table that the
-    image's own histogram gives, otherwise the one in ``plain``."""
-    flat = images.flatten(2)
-    values = flat.long()
-    one = constant((1,), torch.int32, images.device)
-    counts = torch.zeros((*flat.shape[:2], 256), dtype=torch.int32, device=images.device)
-    counts.scatter_add_(2, values, one.expand_as(values))
-    lowest, highest = flat.aminmax(dim=2, keepdim=True)
-    table = torch.where(equalize[:, None, None], _equalized(counts, highest), plain)
-    table = torch.where(autocontrast[:, None, None], _stretched(lowest, highest), table)
-    return table.byte().gather(2, values).view_as(images)
+def through_tables(images: Tensor, tables: Tensor, autocontrast: Tensor, equalize: Tensor) -> Tensor:
+    """Images (n, C, H, W) in uint8 through tables (n, C, 256) in uint8, some of which are overwritten.
+
+    Where ``autocontrast`` or ``equalize`` (k,) holds, the table becomes the one that the image's own histogram gives. Both
+    are about the first k images only, since histograms are slow.
+    """
+    values = images.flatten(2).long()
+    if len(equalize):
+        first, own = images[: len(equalize)].flatten(2), tables[: len(equalize)]
+        lowest, highest = first.aminmax(dim=2, keepdim=True)
+        table = torch.where(equalize[:, None, None], _equalized(values[: len(equalize)], highest), own)
+        own.copy_(torch.where(autocontrast[:, None, None], _stretched(lowest, highest), table))
+    return tables.gather(2, values).view_as(images)
 
 
-def _equalized(counts: Tensor, highest: Tensor) -> Tensor:
+def _equalized(values: Tensor, highest: Tensor) -> Tensor:
     """PIL's equalize: v becomes (step // 2 + pixels below v) // step, where step is a 255th of the pixels that are not of
     the highest value; nothing changes where that is 0."""
-    level = _levels(torch.int32, counts.device)
+    one = constant((1,), torch.int32, values.device).expand_as(values)
+    counts = torch.zeros((*values.shape[:2], 256), dtype=torch.int32, device=values.device).scatter_add_(2, values, one)
     below = counts.cumsum(2, dtype=torch.int32) - counts
-    step = below.gather(2, highest.long()).div(255, rounding_mode="floor")
-    table = (below + step // 2) // step.clamp(min=1)
-    return torch.where(step > 0, table.clamp_(max=255), level)
+    step = below.gather(2, highest.long()) // 255
+    table = ((below + step // 2) // step.clamp(min=1)).clamp_(max=255)
+    return torch.where(step > 0, table, _levels(torch.int32, values.device))
 
 
 def _stretched(lowest: Tensor, highest: Tensor) -> Tensor:
-    """PIL's autocontrast: the lowest value becomes 0, the highest 255. Entries for values that do not occur are arbitrary.
+    """PIL's autocontrast in float64: the lowest value becomes 0, the highest 255; to be rounded down. Entries for values that
+    do not occur are arbitrary.
 
-    In float64, as in PIL: where 255 (v − lowest) / (highest − lowest) is a whole number, the rounding of scale and offset
+    float64 is PIL's: where 255 (v − lowest) / (highest − lowest) is a whole number, the rounding of scale and offset
     decides which side of it the result falls on. (torch computes number / tensor as the product with a rounded reciprocal.)
     """
     level = _levels(torch.float64, lowest.device)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from bort.augment._affine import Taps, affine_matrix, affine_taps, map_factors, sampled
+from bort.augment._affine import Places, affine_matrix, affine_places, map_factors, sampled
 from bort.augment._blend import blended, grey, mean_level, smooth
 from bort.augment._capacity import capacity
 from bort.augment._constant import constant
@@ -23,7 +23,8 @@ from bort.augment._notation import parse
 from bort.augment._ops import NOTHING, OPS, Op, Stage
 from bort.augment._point import PARAMETERS, plain_tables, through_tables
 
-_STAGES = (Stage.POINT, Stage.AFFINE, Stage.BLEND)
+_GROUPS = ((Stage.POINT, 1), (Stage.AFFINE, 1), (Stage.BLEND, 1), (Stage.POINT, 2))
+"""Of images that a stage handles together: (stage, least priority), see `_priorities`."""
 _PER_LAYER = 4  # whether to apply the op, its magnitude, its sign, its interpolation
 
 Change = Callable[[Tensor, int], Tensor]
@@ -82,23 +83,23 @@ class RandAugment:
         return (offset + torch.where(negative, minus, plus) * value).maximum(least)
 
     def capacities(self, count: int) -> list[int]:
-        """How many of ``count`` images each stage is done for, where shapes are fixed; see `capacity`."""
-        stages = [op.stage for op in self.ops[:-1]]
+        """How many of ``count`` images each group is prepared for, where shapes are fixed; see `capacity`."""
+        ops = self.ops[:-1]
+        shares = [sum(_priorities(op)[stage] >= least for op in ops) / len(ops) for stage, least in _GROUPS]
         # Without replacement the chances differ from layer to layer, and nine in ten of timm's weights are geometric.
-        chances = [1.0 if self.notation.weights else stages.count(stage) / len(stages) for stage in _STAGES]
-        return [capacity(count, chance * self.notation.probability) for chance in chances]
+        return [
+            capacity(count, self.notation.probability * (share if not self.notation.weights else 1)) for share in shares
+        ]
 
     def __call__(self, images: Tensor, choice: Choice) -> Tensor:
         """Change images (N, C, H, W) in uint8 in place."""
         op, argument, cubic = (value.mT for value in choice)
-        point, affine, blend = self._places(op)
-        stages: tuple[tuple[Tensor, Change], ...] = (
-            (point, self._tables(op.gather(1, point), argument.gather(1, point))),
-            (affine, self._maps(op.gather(1, affine), argument.gather(1, affine), cubic.gather(1, affine), images)),
-            (blend, self._blends(op.gather(1, blend), argument.gather(1, blend))),
-        )
+        (point, affine, blend), histograms = self._places(op)
+        tables = self._tables(op.gather(1, point), argument.gather(1, point), histograms, images.shape[1])
+        maps = self._maps(op.gather(1, affine), argument.gather(1, affine), cubic.gather(1, affine), images)
+        blends = self._blends(op.gather(1, blend), argument.gather(1, blend))
         for layer in range(self.notation.layers):
-            for places, change in stages:
+            for places, change in ((point, tables), (affine, maps), (blend, blends)):
                 chosen = places[layer]
                 images.index_copy_(0, chosen, change(images.index_select(0, chosen), layer))
         return images
@@ -111,41 +112,43 @@ class RandAugment:
         times = -torch.log1p(-u) / constant(self.notation.weights, torch.float64, u.device)
         return times.topk(self.notation.layers, dim=1, largest=False).indices
 
-    def _places(self, op: Tensor) -> list[Tensor]:
-        """For each stage (L, capacity): places of the images that have drawn one of its ops, then of others."""
-        drawn = constant(tuple(op.stage for op in self.ops), torch.int64, op.device)[op]
-        needed = drawn == constant(_STAGES, torch.int64, op.device)[:, None, None]
-        order = needed.byte().argsort(dim=-1, descending=True, stable=True)
+    def _places(self, op: Tensor) -> tuple[list[Tensor], int]:
+        """For each stage (L, capacity): places of the images that have drawn one of its ops, then of others; and how many of
+        the first ones of stage POINT may need a histogram."""
+        table = constant(tuple(zip(*(_priorities(op) for op in self.ops))), torch.uint8, op.device)
+        priorities = table[:, op]
+        order = priorities.argsort(dim=-1, descending=True, stable=True)
         # On a CPU nobody captures, and looking at the numbers costs nothing.
-        counts = _exact_counts(needed) if op.device.type == "cpu" else self.capacities(op.shape[1])
-        return [places[:, :count] for places, count in zip(order, counts)]
+        counts = _exact_counts(priorities) if op.device.type == "cpu" else self.capacities(op.shape[1])
+        return [places[:, :count] for places, count in zip(order, counts)], counts[-1]
 
-    def _is(self, stage: Stage, kind: str, op: Tensor) -> Tensor:
+    def _is(self, kind: str, op: Tensor) -> Tensor:
         """Which of the ops drawn are of this kind."""
-        return constant(tuple(op.stage is stage and op.kind == kind for op in self.ops), torch.bool, op.device)[op]
+        return constant(tuple(op.kind == kind for op in self.ops), torch.bool, op.device)[op]
 
-    def _tables(self, op: Tensor, argument: Tensor) -> Change:
+    def _tables(self, op: Tensor, argument: Tensor, histograms: int, channels: int) -> Change:
         fixed = tuple(tuple((PARAMETERS | op.fixed).values()) for op in self.ops)
         is_argument = tuple(tuple(op.kind == name for name in PARAMETERS) for op in self.ops)
         values = constant(fixed, torch.float64, op.device)[op]
         replaced = constant(is_argument, torch.bool, op.device)[op]
         plain = plain_tables(torch.where(replaced, argument[..., None], values).float())
-        autocontrast, equalize = (self._is(Stage.POINT, kind, op) for kind in ("autocontrast", "equalize"))
-        return lambda part, layer: through_tables(part, plain[layer], autocontrast[layer], equalize[layer])
+        tables = plain.byte().repeat(1, 1, channels, 1)
+        autocontrast, equalize = (self._is(kind, op[:, :histograms]) for kind in ("autocontrast", "equalize"))
+        return lambda part, layer: through_tables(part, tables[layer], autocontrast[layer], equalize[layer])
 
     def _maps(self, op: Tensor, argument: Tensor, cubic: Tensor, images: Tensor) -> Change:
         height, width = images.shape[2:]
         factors = constant(tuple(map_factors(op.kind, height, width) for op in self.ops), torch.float64, op.device)
         matrix = affine_matrix(factors[op.flatten()], argument.flatten())
-        taps = affine_taps(matrix, cubic.flatten(), height, width)
-        by_layer = [Taps(*part) for part in zip(*(torch.unflatten(value, 0, op.shape) for value in taps))]
+        places = affine_places(matrix, cubic.flatten(), height, width)
+        by_layer = [Places(*part) for part in zip(*(torch.unflatten(value, 0, op.shape) for value in places))]
         fill = constant(self._fill, torch.uint8, images.device)
         return lambda part, layer: sampled(part, by_layer[layer], fill)
 
     def _blends(self, op: Tensor, argument: Tensor) -> Change:
         is_blend = constant(tuple(op.stage is Stage.BLEND for op in self.ops), torch.bool, op.device)[op]
         factor = torch.where(is_blend, argument, constant((1.0,), torch.float64, op.device)).float()
-        color, contrast = (self._is(Stage.BLEND, kind, op)[..., None, None, None] for kind in ("color", "contrast"))
+        color, contrast = (self._is(kind, op)[..., None, None, None] for kind in ("color", "contrast"))
 
         def change(part: Tensor, layer: int) -> Tensor:
             x = part.float()
@@ -156,6 +159,12 @@ class RandAugment:
         return change
 
 
-def _exact_counts(needed: Tensor) -> list[int]:
-    """How many images each stage is needed for, in the layer where it is needed most; needed is (stages, L, N)."""
-    return [int(layers.sum(1).amax()) if len(layers) else 0 for layers in needed]
+def _priorities(op: Op) -> tuple[int, ...]:
+    """For each stage: 0 if the op does not need it, 1 if it does, 2 if its table needs a histogram of the image."""
+    needs_histogram = op.kind in ("autocontrast", "equalize")
+    return tuple((op.stage == stage) * (1 + needs_histogram) for stage in (Stage.POINT, Stage.AFFINE, Stage.BLEND))
+
+
+def _exact_counts(priorities: Tensor) -> list[int]:
+    """How many images are in each group, in the layer where they are most; priorities are (3, L, N)."""
+    return [int((priorities[stage] >= least).sum(-1).max()) if priorities.numel() else 0 for stage, least in _GROUPS]
