@@ -146,12 +146,14 @@ class Held:
 
     def __init__(self, root):
         context = multiprocessing.get_context("fork")
-        self._go_on, self._pid = context.Event(), context.Value("i", 0)
-        self._seen = 0
+        self._flag, self._pid, self._seen = root / "go on", context.Value("i", 0), 0
         self.process = context.Process(target=self._pack, args=(root,))
         self.process.start()
         wait_for(lambda: self._pid.value)
         self.worker = self._pid.value
+
+    def go_on(self):
+        self._flag.touch()
 
     def _pack(self, root):
         self._packing = os.getpid()
@@ -162,10 +164,7 @@ class Held:
         self._seen += os.getpid() != self._packing  # which looks at all images for their size
         if self._seen == 3:
             self._pid.value = os.getpid()
-            assert self._go_on.wait(60)
-
-    def go_on(self):
-        self._go_on.set()
+            wait_for(self._flag.exists)
 
 
 def test_workers_end_with_their_parent(pets):
