@@ -43,7 +43,7 @@ class CapturedStep:
     """Calls a step, from a CUDA graph as soon as it has been captured.
 
     There is a graph for each size of batch: the usual one, and that of the last batch of an epoch. The first steps of each
-    size run eagerly, then one is captured. (Reading the next batch beside the step, on a stream of its own, makes both slower:
+    size run eagerly, then one is captured. (To read the next batch beside the step, on another stream, makes both slower:
     docs/training.md.)
     """
 

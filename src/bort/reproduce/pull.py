@@ -1,0 +1,191 @@
+"""How strong to pull: the same trainings with pulls from 0 to 15, and what each gains and costs.
+
+Settings are compared on a tenth of the training images that is held out, so that the test images decide nothing here.
+"""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import torch
+
+from bort import invert, measure, train
+from bort.reproduce._cells import accuracy_cell, failures, file_links, table_section
+from bort.reproduce._measure import training
+from bort.reproduce._result import Result
+from bort.reproduce._table import Experiment, Table, Trained
+from bort.reproduce.table3 import areas_of
+from bort.train import Recipe
+from bort.train.recipes import Augment
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+PULLS: Final = (0.0, 0.15, 0.5, 1.5, 5.0, 15.0)
+_METHODS: Final = ("ig", "rise", "sat")
+_HELD_OUT: Final = 10
+
+
+def deit() -> Recipe:
+    """DeiT-S on Tiny ImageNet with patches of 8 px, 64 of them as against 196 on ImageNet, and Bort's weight decay."""
+    base = train.recipes.get("tiny-imagenet-deit-s-bort-a")
+    return replace(
+        base,
+        name="deit-s",
+        net=replace(base.net, options={**base.net.options, "patch_size": 8}),
+        optim=replace(base.optim, warmup_epochs=3),
+        epochs=60,
+    )
+
+
+def resnet() -> Recipe:
+    base = train.recipes.get("tiny-imagenet-resnet50-bort-s")
+    return replace(base, name="resnet50", optim=replace(base.optim, warmup_epochs=2), epochs=40)
+
+
+def acnn_small() -> Recipe:
+    base = train.recipes.get("cifar10-acnn-small-bort-s")
+    return replace(base, name="acnn-small", optim=replace(base.optim, schedule="cosine"))
+
+
+def acnn_base() -> Recipe:
+    return replace(train.recipes.get("tiny-imagenet-acnn-base-bort-s"), name="acnn-base")
+
+
+_BASELINES: Final = {"bort-s": "sgd", "bort-a": "adamw", "bort-l": "lamb"}
+
+
+def pulled(recipe: Recipe, pull: float, *, held_out: int = _HELD_OUT) -> Recipe:
+    """The recipe with another pull; with none, its optimizer is the one that Bort is built on, with Bort's weight decay."""
+    optim = replace(recipe.optim, constraint=0.0, pull=pull)
+    if not pull:
+        optim = replace(optim, name=_BASELINES[optim.name], scale=1.0, every=1)  # type: ignore[arg-type]
+    return replace(
+        recipe,
+        name=f"{recipe.name}-pull-{pull:g}",
+        optim=optim,
+        data=replace(recipe.data, held_out=held_out),
+        paper=None,
+    )
+
+
+def plain(recipe: Recipe) -> Recipe:
+    """The same with crops and flips only, and cross-entropy."""
+    return replace(
+        recipe, name=f"{recipe.name}-plain", augment=Augment(crop_and_flip=True), loss="cross-entropy", smoothing=0.1
+    )
+
+
+def experiments(quick: bool) -> list[Experiment]:
+    if quick:
+        digits = train.recipes.get("mnist5k-lenet-bort-s")
+        look = partial(looked_at, images=16, masks=50)
+        return [Experiment(pulled(replace(digits, name="lenet"), pull), look) for pull in (0.0, 1.5, 15.0)]
+    look = partial(looked_at, images=200, masks=1000)
+    wide = replace(acnn_base(), name="acnn-base-scale-2", optim=replace(acnn_base().optim, scale=2.0))
+    networks = (deit(), plain(deit()), resnet(), acnn_small(), acnn_base(), wide)
+    return [Experiment(pulled(network, pull), look) for network in networks for pull in PULLS]
+
+
+def looked_at(trained: Trained, *, images: int, masks: int) -> dict[str, Any]:
+    """Accuracy and residuals; deletion and insertion; reconstructions; calibration; robustness."""
+    x, labels = trained.examples(images)
+    many, many_labels = trained.examples(5000)
+    model = trained.model
+    with torch.no_grad():
+        logits = torch.cat([model(batch) for batch in torch.split(many, 1000)])
+    calibrated = measure.calibration(logits, many_labels)
+    layers = [layer["residual"] for layer in trained.run.history[-1]["layers"].values()]
+    rebuilt = invert.correlation(invert.reconstruct(model, x[:64]), x[:64])
+    return training(trained) | {
+        "pull": trained.run.history[-1]["pull"],
+        "median_residual": statistics.median(layers),
+        "methods": areas_of(model, x, _METHODS, {"rise": {"masks": masks}}),
+        "reconstruction": round(rebuilt.double().mean().item(), 4),
+        "calibration_error": round(calibrated.error, 5),
+        "robustness": {
+            kind: round(accuracy, 5)
+            for kind, accuracy in measure.robustness(model, many[:1000], many_labels[:1000], trained.run.view()).items()
+        },
+        "images": len(x),
+        "masks": masks,
+    }
+
+
+def _networks(results: list[Result]) -> dict[str, dict[float, list[Result]]]:
+    """Seeds by network and pull."""
+    networks: dict[str, dict[float, list[Result]]] = {}
+    for result in results:
+        name, _, pull = result.row.rpartition("-pull-")
+        networks.setdefault(name, {}).setdefault(float(pull), []).append(result)
+    return {name: dict(sorted(pulls.items())) for name, pulls in networks.items()}
+
+
+def _mean(seeds: list[Result], *path: str) -> float:
+    values = []
+    for result in seeds:
+        value: Any = result.metrics
+        for key in path:
+            value = value[key]
+        values.append(value[0] if isinstance(value, list) else value)
+    return statistics.mean(values)
+
+
+_COLUMNS: Final[dict[str, tuple[str, ...]]] = {
+    "median residual": ("median_residual",),
+    "IG deletion ↓": ("methods", "ig", "probability deletion"),
+    "IG insertion ↑": ("methods", "ig", "probability insertion"),
+    "RISE insertion ↑": ("methods", "rise", "probability insertion"),
+    "SAT insertion ↑": ("methods", "sat", "probability insertion"),
+    "reconstruction": ("reconstruction",),
+    "calibration error ↓": ("calibration_error",),
+    "noise 0.08": ("robustness", "noise 0.08"),
+    "blur 1.0": ("robustness", "blur 1.0"),
+    "FGSM 2/255": ("robustness", "fgsm 2/255"),
+}
+
+
+def section(results: list[Result]) -> str:
+    rows = []
+    for name, pulls in _networks([result for result in results if not result.failed]).items():
+        for pull, seeds in pulls.items():
+            cells = (f"{_mean(seeds, *path):.3f}" for path in _COLUMNS.values())
+            rows.append((name, f"{pull:g}", accuracy_cell(seeds), *cells, file_links(seeds)))
+    text = (
+        "`bort reproduce pull`. Pull = λ · Σ lr / (1 − momentum), 0: the optimizer without Bort, with the same weight decay. "
+        f"Accuracy is on every {_HELD_OUT}th training image, which was held out; robustness on 1,000 of them, deletion and "
+        f"insertion (probability) on {results[0].metrics.get('images', '–')}.\n\n{failures(results)}"
+        "![what each pull gains and costs](pull/curves.png)"
+    )
+    return table_section(
+        "How strong to pull", text, ("network", "pull", "held-out accuracy %", *_COLUMNS, "files"), rows
+    )
+
+
+def chart(results: list[Result]) -> Figure | None:
+    """Curves over the pull, a line a network."""
+    from bort.pictures import colour, legend, panels
+
+    networks = {name: pulls for name, pulls in _networks(results).items() if len(pulls) > 1}
+    if not networks:
+        return None
+    shown = {"held-out accuracy": ("accuracy",)} | {
+        title: _COLUMNS[title]
+        for title in ("median residual", "IG deletion ↓", "IG insertion ↑", "calibration error ↓", "noise 0.08")
+    }
+    figure, axes = panels(len(shown), columns=3)
+    for axis, (title, path) in zip(axes, shown.items(), strict=True):
+        for number, (name, pulls) in enumerate(networks.items()):
+            places = [max(pull, 0.05) for pull in pulls]  # 0 has no place on a logarithmic axis
+            axis.plot(places, [_mean(seeds, *path) for seeds in pulls.values()], marker="o", color=colour(number), label=name)
+        axis.set_xscale("log")
+        axis.set_xticks([0.05, *(pull for pull in PULLS if pull)], ["0", *(f"{pull:g}" for pull in PULLS if pull)])
+        axis.set_title(title)
+    legend(figure, axes[0])
+    return figure
+
+
+TABLE = Table(experiments, section, seeds=(0,), charts={"curves.png": chart})
