@@ -69,8 +69,20 @@ class View:
 
     def pixels(self, x: Tensor) -> Tensor:
         """Normalised images (…, C, H, W) as a person sees them, in [0, 1]."""
-        mean, std = (torch.tensor(s, dtype=x.dtype, device=x.device).view(-1, 1, 1) for s in (self.mean, self.std))
+        mean, std = self._statistics(x)
         return (x * std + mean).clamp(0, 1)
+
+    def normalised(self, pixels: Tensor) -> Tensor:
+        """The network's input for pixels (…, C, H, W) in [0, 1]: the inverse of :meth:`pixels`."""
+        mean, std = self._statistics(pixels)
+        return (pixels - mean) / std
+
+    def _statistics(self, like: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and deviation (C, 1, 1), in the type and on the device of a tensor."""
+        mean, std = (
+            torch.tensor(s, dtype=like.dtype, device=like.device).view(-1, 1, 1) for s in (self.mean, self.std)
+        )
+        return mean, std
 
     def name(self, label: int) -> str:
         """The name of a class; its number if it has none."""
