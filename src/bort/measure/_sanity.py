@@ -79,7 +79,8 @@ class MapSimilarity:
     signed: Tensor
     """(N,): of the maps as they are."""
     absolute: Tensor
-    """(N,): of their absolute values: methods with a sign may give the same picture with the sign turned."""
+    """(N,): of their absolute values: methods with a sign may give the same picture with the sign turned. Not near 0 even for
+    random networks if the architecture or the image alone makes some places larger, as pixels that no path leads from."""
 
     @property
     def means(self) -> tuple[float, float]:
