@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
-from bort import invert, measure, train
+from bort import explain, invert, measure, train
 from bort.reproduce._cells import accuracy_cell, failures, file_links, table_section
 from bort.reproduce._measure import training
 from bort.reproduce._result import Result
@@ -92,14 +92,15 @@ def experiments(quick: bool) -> list[Experiment]:
 
 def looked_at(trained: Trained, *, images: int, masks: int) -> dict[str, Any]:
     """Accuracy and residuals; deletion and insertion; reconstructions; calibration; robustness."""
-    x, labels = trained.examples(images)
+    x, _ = trained.examples(images)
     many, many_labels = trained.examples(5000)
     model = trained.model
     with torch.no_grad():
         logits = torch.cat([model(batch) for batch in torch.split(many, 1000)])
     calibrated = measure.calibration(logits, many_labels)
     layers = [layer["residual"] for layer in trained.run.history[-1]["layers"].values()]
-    rebuilt = invert.correlation(invert.reconstruct(model, x[:64]), x[:64])
+    top = explain.top_layer(model, x[:1])
+    rebuilt = invert.correlation(invert.reconstruct(model, x[:64], top), x[:64])
     return training(trained) | {
         "pull": trained.run.history[-1]["pull"],
         "median_residual": statistics.median(layers),
@@ -130,7 +131,7 @@ def _mean(seeds: list[Result], *path: str) -> float:
         value: Any = result.metrics
         for key in path:
             value = value[key]
-        values.append(value[0] if isinstance(value, list) else value)
+        values.append(float(value[0] if isinstance(value, list) else value))
     return statistics.mean(values)
 
 
@@ -167,7 +168,7 @@ def section(results: list[Result]) -> str:
 
 def chart(results: list[Result]) -> Figure | None:
     """Curves over the pull, a line a network."""
-    from bort.pictures import colour, legend, panels
+    from bort.pictures import colour, legend, panels, style
 
     networks = {name: pulls for name, pulls in _networks(results).items() if len(pulls) > 1}
     if not networks:
@@ -176,16 +177,20 @@ def chart(results: list[Result]) -> Figure | None:
         title: _COLUMNS[title]
         for title in ("median residual", "IG deletion ↓", "IG insertion ↑", "calibration error ↓", "noise 0.08")
     }
-    figure, axes = panels(len(shown), columns=3)
-    for axis, (title, path) in zip(axes, shown.items(), strict=True):
-        for number, (name, pulls) in enumerate(networks.items()):
-            places = [max(pull, 0.05) for pull in pulls]  # 0 has no place on a logarithmic axis
-            axis.plot(places, [_mean(seeds, *path) for seeds in pulls.values()], marker="o", color=colour(number), label=name)
-        axis.set_xscale("log")
-        axis.set_xticks([0.05, *(pull for pull in PULLS if pull)], ["0", *(f"{pull:g}" for pull in PULLS if pull)])
-        axis.set_title(title)
-    legend(figure, axes[0])
+    with style():
+        figure, rows = panels(2, 3, 300, 230)
+        for axes, (title, path) in zip((axes for row in rows for axes in row), shown.items(), strict=True):
+            for number, (name, pulls) in enumerate(networks.items()):
+                places = [max(pull, 0.05) for pull in pulls]  # 0 has no place on a logarithmic axis
+                values = [_mean(seeds, *path) for seeds in pulls.values()]
+                axes.plot(places, values, marker="o", color=colour(number), label=legend(name))
+            axes.set_xscale("log")
+            axes.set_xticks([0.05, *PULLS[1:]], ["0", *(f"{pull:g}" for pull in PULLS[1:])])
+            axes.minorticks_off()
+            axes.set_title(title)
+            axes.set_xlabel("pull")
+        rows[0][0].legend()
     return figure
 
 
-TABLE = Table(experiments, section, seeds=(0,), charts={"curves.png": chart})
+TABLE = Table(experiments, section, seeds=(0,), charts={"curves": chart})

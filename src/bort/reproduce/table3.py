@@ -5,9 +5,12 @@ from __future__ import annotations
 
 import os
 import statistics
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
+
+from torch import Tensor, nn
 
 from bort import measure
 from bort.reproduce._cells import accuracy_cell, failures, file_links, markdown
@@ -71,8 +74,16 @@ def saliency(trained: Trained, *, images: int, masks: int) -> dict[str, Any]:
     net = trained.run.recipe.net.name
     if net in _LAYERS:
         options["sat"] = {"layer": _LAYERS[net]}
-    methods = {}
-    for name, evaluation in measure.evaluate(trained.model, x, _METHODS, steps=_STEPS, options=options).items():
+    methods = areas_of(trained.model, x, _METHODS, options)
+    return training(trained) | {"methods": methods, "images": len(x), "masks": masks}
+
+
+def areas_of(
+    model: nn.Module, x: Tensor, methods: Sequence[str], options: dict[str, dict[str, object]]
+) -> dict[str, dict[str, Any]]:
+    """By method: areas under deletion and insertion by all scores, mean and standard error over the images."""
+    areas_by_method = {}
+    for name, evaluation in measure.evaluate(model, x, methods, steps=_STEPS, options=options).items():
         areas: dict[str, Any] = {"seconds": round(evaluation.seconds, 2)}
         for score in measure.SCORES:
             for end in ("deletion", "insertion"):
@@ -80,8 +91,8 @@ def saliency(trained: Trained, *, images: int, masks: int) -> dict[str, Any]:
                 values = values[~values.isnan()]  # images without a relative score do not count
                 error = values.std().item() / len(values) ** 0.5 if len(values) > 1 else 0.0
                 areas[f"{score} {end}"] = [round(values.mean().item(), 5), round(error, 5)]
-        methods[name] = areas
-    return training(trained) | {"methods": methods, "images": len(x), "masks": masks}
+        areas_by_method[name] = areas
+    return areas_by_method
 
 
 @dataclass(frozen=True)
