@@ -20,6 +20,7 @@ from __future__ import annotations
 import argparse
 import importlib.metadata
 import json
+import shlex
 import sys
 import tempfile
 from collections.abc import Callable
@@ -172,7 +173,8 @@ def main() -> None:
         head = ("method", "deletion", "insertion", "regions", "sparseness", "max-sensitivity", "random logit", "MPRT")
         print(table(head, rows, right=range(1, 8)), "\n")
     facts = {
-        "command": f"python tests/oracles/quantus_metrics.py --images {arguments.images}",
+        "command": shlex.join(["python", *sys.argv]),
+        "images": arguments.images,
         "quantus": importlib.metadata.version("quantus"),
         "tolerance": TOLERANCE,
         "results": results,

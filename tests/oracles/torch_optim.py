@@ -2,10 +2,10 @@
 
     python tests/oracles/torch_optim.py [--file PATH/test/test_optim.py] [--out FILE.json]
 
-Runs test/test_optim.py of PyTorch, with the tests of schedulers, averaging and differentiable steps that it imports, three
-times: with torch's classes, and with ``bortify`` of each at λ 0 and at λ 0.1, on the CPU and on a GPU if there is one.
-λ 0 must pass whatever torch passes; at λ 0.1 a test may fail in the ways that `EXPECTED` lists, with the words that it
-fails in.
+Runs test/test_optim.py of PyTorch, with the tests of schedulers, averaging and differentiable steps that it imports, four
+times: with torch's classes, and with ``bortify`` of each at λ 0, 0.001 and 0.1, on the CPU and on a GPU if there is one.
+λ 0 must pass whatever torch passes; with a larger λ a test may fail in the ways that `EXPECTED` lists, with the words that
+it fails in.
 
 The files are those of the commit that the installed torch was built from. They are fetched from GitHub, or given by --file;
 they are not part of this repository. Needs ``pip install expecttest``.
@@ -18,6 +18,7 @@ import fnmatch
 import hashlib
 import json
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -34,7 +35,8 @@ from bort._environment import describe
 from bort._table import table
 
 FILES = ("test_optim.py", "optim/test_optim.py", "optim/test_lrscheduler.py", "optim/test_swa_utils.py")
-SETTINGS = ("torch", "0", "0.1")
+ADDRESS = f"https://raw.githubusercontent.com/pytorch/pytorch/{torch.version.git_version}/test"
+SETTINGS = ("torch", "0", "0.001", "0.1")
 """torch's own classes, and the λ of Bort's."""
 OUTCOMES = ("passed", "skipped", "differs", "failed")
 RESULT = Path(__file__).parent / "results" / "torch_optim.json"
@@ -157,9 +159,8 @@ def run_apart(file: Path, setting: str) -> dict[str, str]:
 
 
 def fetch(folder: Path) -> Path:
-    commit = torch.version.git_version
     for name in FILES:
-        address = f"https://raw.githubusercontent.com/pytorch/pytorch/{commit}/test/{name}"
+        address = f"{ADDRESS}/{name}"
         target = folder / name
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
@@ -183,7 +184,7 @@ def judge(results: dict[str, dict[str, str]]) -> tuple[dict[str, dict[str, str]]
         for setting, cases in results.items():
             outcome = cases.get(case, "missing")
             if outcome not in ("passed", "skipped"):
-                if setting == "0.1" and rule_for(case, outcome):
+                if setting not in ("torch", "0") and rule_for(case, outcome):
                     outcome = "differs"
                 else:
                     unexpected[f"{case}, {setting}"] = outcome
@@ -209,22 +210,32 @@ def main() -> None:
     counts = {setting: dict(Counter(outcomes[setting] for outcomes in judged.values())) for setting in SETTINGS}
     rows = [(setting, *(str(counts[setting].get(word, 0)) for word in OUTCOMES)) for setting in SETTINGS]
     print(table(("classes", *OUTCOMES), rows, right=(1, 2, 3, 4)))
-    rules = Counter(rule_for(case, text) for case, text in results["0.1"].items() if judged[case]["0.1"] == "differs")
-    for rule, number in rules.items():
-        assert rule is not None
-        print(f"{number:4} {rule.tests}: {rule.reason}")
+    expected = [
+        {
+            "tests": rule.tests,
+            "error": rule.error,
+            "reason": rule.reason,
+            "cases": {
+                setting: sum(
+                    outcomes[setting] == "differs" and rule_for(case, results[setting][case]) is rule
+                    for case, outcomes in judged.items()
+                )
+                for setting in SETTINGS[2:]
+            },
+        }
+        for rule in EXPECTED
+    ]
+    for rule in expected:
+        print(f"{rule['tests']}, {rule['cases']}: {rule['reason']}")
     for case, failure in unexpected.items():
         print(f"\nnot expected: {case}\n{failure}")
     facts = {
-        "command": "python tests/oracles/torch_optim.py",
-        "torch_commit": torch.version.git_version,
+        "command": shlex.join(["python", *sys.argv]),
+        "torch_built_from": torch.version.git_version,
+        "files_from": "--file" if arguments.file else ADDRESS,
         "files_sha256": digests,
         "counts": counts,
-        "expected": [
-            {"tests": r.tests, "error": r.error, "reason": r.reason, "cases": number}
-            for r, number in rules.items()
-            if r
-        ],
+        "expected": expected,
         "unexpected": unexpected,
         "settings": SETTINGS,
         "cases": {case: " ".join(outcomes.values()) for case, outcomes in judged.items()},
