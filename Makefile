@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --disable-pip-version-check --constraint constraints.txt
 SOURCES := src tests benchmarks examples
 
-.PHONY: help demo test check lint format bench clean
+.PHONY: help demo test check lint format bench oracles clean
 .DEFAULT_GOAL := help
 
 help:  ## show this list
@@ -32,6 +32,11 @@ format: $(VENV)/dev.done  ## let ruff put the sources in order
 
 bench: $(VENV)/dev.done  ## time the optimizer step on this machine
 	@$(BIN)/python benchmarks/step.py
+
+oracles: $(VENV)/dev.done  ## PyTorch's own optimizer tests and Quantus' metrics, on ours (tests/oracles/README.md); minutes, and the network
+	@$(PIP) --quiet expecttest quantus
+	@$(BIN)/python tests/oracles/torch_optim.py $(if $(FILE),--file $(FILE))
+	@$(BIN)/python tests/oracles/quantus_metrics.py
 
 clean:  ## remove the virtual environment and all caches
 	rm -rf $(VENV) .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist

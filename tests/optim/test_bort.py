@@ -158,6 +158,44 @@ def test_schedule_free_keeps_its_average():
     torch.testing.assert_close((p.detach() - 0.1 * optimizer.state[p]["z"]) / 0.9, x - move)
 
 
+class Polyak(torch.optim.SGD):
+    """Steps as long as the loss says: rate loss / |g|²."""
+
+    def step(self, closure=None):
+        loss = closure()
+        for p in self.param_groups[0]["params"]:
+            p.data.sub_(p.grad, alpha=loss.item() / p.grad.square().sum().item())
+        return loss
+
+
+def test_the_base_gets_the_loss_of_the_closure():
+    p, calls = parameter(3, 2), []
+
+    def closure():
+        calls.append(1)
+        p.grad = 2 * p.detach()
+        return p.detach().square().sum()
+
+    before = p.detach().clone()
+    optimizer = bortify(Polyak)([p], lr=1.0, constraint=0)
+    torch.testing.assert_close(optimizer.step(closure), before.square().sum())
+    torch.testing.assert_close(p.detach(), before / 2)  # |W|² / |2W|² of 2W
+    assert calls == [1]
+
+
+def test_a_base_that_evaluates_the_closure_twice_is_refused():
+    class Twice(torch.optim.SGD):
+        def step(self, closure=None):
+            closure()
+            super().step(closure)
+
+    p = parameter(3, 2)
+    grad = p.grad
+    with pytest.raises(RuntimeError, match="BortTwice: its base class evaluates the closure several times a step"):
+        bortify(Twice)([p], lr=0.1).step(lambda: torch.zeros(()))
+    assert p.grad is grad
+
+
 def test_an_exception_in_the_base_step_gives_the_gradients_back():
     class Broken(torch.optim.SGD):
         def step(self, closure=None):

@@ -7,7 +7,9 @@ import subprocess
 import sys
 
 import pytest
+import timm.optim
 import torch
+import torch.distributed.optim
 
 import bort
 from bort import BortA, BortL, BortS, bortify
@@ -66,6 +68,10 @@ def test_what_cannot_be_bortified_is_said():
 
     with pytest.raises(TypeError, match="Scaled has arguments of its own called scale"):
         bortify(Scaled)
+    with pytest.raises(TypeError, match=r"Lookahead wraps another optimizer \(base_optimizer=…\): bortify that one"):
+        bortify(timm.optim.Lookahead)
+    with pytest.raises(TypeError, match=r"ZeroRedundancyOptimizer wraps another optimizer \(optimizer_class=…\)"):
+        bortify(torch.distributed.optim.ZeroRedundancyOptimizer)
 
 
 def test_subclasses_of_a_bort_class_work():

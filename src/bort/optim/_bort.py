@@ -35,6 +35,7 @@ class Bort(Optimizer):
 
     _base_step: ClassVar[Callable[..., Any]]
     _decoupled: ClassVar[bool]
+    _takes_closure: ClassVar[bool]
     _writes_gradients: ClassVar[bool]
     """Whether the base optimizer changes gradients in place (timm's LAMB clips them)."""
 
@@ -124,12 +125,14 @@ class Bort(Optimizer):
                 group.setdefault(key, settings[key])
 
     def step(self, closure: Callable[[], Any] | None = None, **arguments: Any) -> Any:
-        """One step of the base optimizer with the penalty in it. A closure is evaluated first, once; other keywords are those
-        of the base optimizer's own step."""
+        """One step of the base optimizer with the penalty in it. A closure is evaluated first, once, and the base optimizer
+        gets its loss; other keywords are those of the base optimizer's own step."""
         loss = None
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
+            if self._takes_closure:
+                arguments["closure"] = _Evaluated(loss, type(self).__name__)
         lent = LentGradients()
         try:
             with torch.set_grad_enabled(self.defaults.get("differentiable", False)):
@@ -176,6 +179,24 @@ class Bort(Optimizer):
         """
         values = [v for index, group in enumerate(self.param_groups) for v in self._penalties[index].residuals(group)]
         return {name: value for (name, _), value in zip(self.constrained(), values, strict=True)}
+
+
+class _Evaluated:
+    """Stands in for a closure that has been evaluated: there are optimizers whose step depends on the loss."""
+
+    def __init__(self, loss: Any, optimizer: str) -> None:
+        self._loss = loss
+        self._optimizer = optimizer
+        self._asked = False
+
+    def __call__(self) -> Any:
+        if self._asked:
+            raise RuntimeError(
+                f"{self._optimizer}: its base class evaluates the closure several times a step, and the penalty has no one "
+                "place in it"
+            )
+        self._asked = True
+        return self._loss
 
 
 @cache

@@ -15,6 +15,9 @@ from bort.optim._settings import SETTINGS
 
 _WRITERS = ("timm.optim.lamb", "timm.optim.nvnovograd")  # modules whose optimizers scale gradients in place
 
+# What optimizers that wrap another one (Lookahead, SAM, ZeroRedundancyOptimizer) call it among their arguments.
+_WRAPPED = ("optimizer", "base_optimizer", "optimizer_class")
+
 
 class _BortClass(type):
     """The metaclass of the classes made here. Pickle looks for a class in its module, where most of these are not;
@@ -52,6 +55,11 @@ def bortify(cls: type[Optimizer]) -> type[Any]:
     if issubclass(cls, Bort):
         return cls
     signature = inspect.signature(cls)
+    wrapped = next((name for name in _WRAPPED if name in signature.parameters), None)
+    if wrapped is not None:
+        raise TypeError(
+            f"{cls.__name__} wraps another optimizer ({wrapped}=…): bortify that one, and give it to {cls.__name__}"
+        )
     clash = sorted(set(SETTINGS) & set(signature.parameters))
     if clash:
         raise TypeError(f"{cls.__name__} has arguments of its own called {', '.join(clash)}: bortify cannot add Bort's")
@@ -72,6 +80,7 @@ def bortify(cls: type[Optimizer]) -> type[Any]:
             "__signature__": _with_settings(signature, decoupled),
             "_base_step": staticmethod(step),
             "_decoupled": decoupled,
+            "_takes_closure": closure is not None,
             "_writes_gradients": any(base.__module__ in _WRITERS for base in cls.__mro__),
             "base": cls,
         },
