@@ -5,6 +5,7 @@ Settings are compared on a tenth of the training images that is held out, so tha
 
 from __future__ import annotations
 
+import math
 import statistics
 from dataclasses import replace
 from functools import partial
@@ -107,9 +108,9 @@ def looked_at(trained: Trained, *, images: int, masks: int) -> dict[str, Any]:
         "methods": areas_of(model, x, _METHODS, {"rise": {"masks": masks}}),
         "reconstruction": round(rebuilt.double().mean().item(), 4),
         "calibration_error": round(calibrated.error, 5),
-        "robustness": {
+        "corruptions": {
             kind: round(accuracy, 5)
-            for kind, accuracy in measure.robustness(model, many[:1000], many_labels[:1000], trained.run.view()).items()
+            for kind, accuracy in measure.robustness(model, *trained.examples(1000), trained.run.view()).items()
         },
         "images": len(x),
         "masks": masks,
@@ -126,13 +127,19 @@ def _networks(results: list[Result]) -> dict[str, dict[float, list[Result]]]:
 
 
 def _mean(seeds: list[Result], *path: str) -> float:
+    """Of a metric over the seeds; nan if one of them does not have it."""
     values = []
     for result in seeds:
         value: Any = result.metrics
         for key in path:
-            value = value[key]
-        values.append(float(value[0] if isinstance(value, list) else value))
+            value = value.get(key, {})
+        value = value[0] if isinstance(value, list) else value
+        values.append(float(value) if isinstance(value, (int, float)) else math.nan)
     return statistics.mean(values)
+
+
+def _cell(value: float) -> str:
+    return "–" if math.isnan(value) else f"{value:.3f}"
 
 
 _COLUMNS: Final[dict[str, tuple[str, ...]]] = {
@@ -143,9 +150,9 @@ _COLUMNS: Final[dict[str, tuple[str, ...]]] = {
     "SAT insertion ↑": ("methods", "sat", "probability insertion"),
     "reconstruction": ("reconstruction",),
     "calibration error ↓": ("calibration_error",),
-    "noise 0.08": ("robustness", "noise 0.08"),
-    "blur 1.0": ("robustness", "blur 1.0"),
-    "FGSM 2/255": ("robustness", "fgsm 2/255"),
+    "noise 0.08": ("corruptions", "noise 0.08"),
+    "blur 1.0": ("corruptions", "blur 1.0"),
+    "FGSM 2/255": ("corruptions", "fgsm 2/255"),
 }
 
 
@@ -153,12 +160,14 @@ def section(results: list[Result]) -> str:
     rows = []
     for name, pulls in _networks([result for result in results if not result.failed]).items():
         for pull, seeds in pulls.items():
-            cells = (f"{_mean(seeds, *path):.3f}" for path in _COLUMNS.values())
+            cells = (_cell(_mean(seeds, *path)) for path in _COLUMNS.values())
             rows.append((name, f"{pull:g}", accuracy_cell(seeds), *cells, file_links(seeds)))
     text = (
         "`bort reproduce pull`. Pull = λ · Σ lr / (1 − momentum), 0: the optimizer without Bort, with the same weight decay. "
-        f"Accuracy is on every {_HELD_OUT}th training image, which was held out; robustness on 1,000 of them, deletion and "
-        f"insertion (probability) on {results[0].metrics.get('images', '–')}.\n\n{failures(results)}"
+        f"Accuracy and calibration are on every {_HELD_OUT}th training image, which was held out; accuracy under noise, blur "
+        f"and FGSM on 1,000 of them, deletion and insertion (probability) on {results[0].metrics.get('images', '–')}.\n\n"
+        f"{failures(results)}"
+        '"–": not measured. One seed is no proof: the spread between seeds is not known yet where n = 1.\n\n'
         "![what each pull gains and costs](pull/curves.png)"
     )
     return table_section(
@@ -175,7 +184,7 @@ def chart(results: list[Result]) -> Figure | None:
         return None
     shown = {"held-out accuracy": ("accuracy",)} | {
         title: _COLUMNS[title]
-        for title in ("median residual", "IG deletion ↓", "IG insertion ↑", "calibration error ↓", "noise 0.08")
+        for title in ("median residual", "IG deletion ↓", "IG insertion ↑", "reconstruction", "calibration error ↓")
     }
     with style():
         figure, rows = panels(2, 3, 300, 230)

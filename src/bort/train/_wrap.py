@@ -13,7 +13,7 @@ from bort.train._world import World
 def layout(net: nn.Module) -> torch.memory_format:
     """The memory format for tensor cores: channels_last, but not for a network with a large kernel on many channels, like the
     7 × 7 on 512 that timm makes of VGG's first linear layer. cuDNN's weight gradient of it is so slow in channels_last that
-    the whole training runs at a tenth of the rate (docs/training.md, rates-h200.json)."""
+    the whole training runs at a tenth of the rate (docs/training.md, layout-h200.json)."""
     convs = (module for module in net.modules() if isinstance(module, nn.Conv2d))
     if any(conv.kernel_size[0] * conv.kernel_size[1] > 25 and conv.in_channels // conv.groups > 64 for conv in convs):
         return torch.contiguous_format
