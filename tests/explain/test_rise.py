@@ -58,3 +58,13 @@ def test_chunks_and_seeds(net, x):
     assert calls[0] == (7, 150), "masks times images"
     assert calls[-1] == (150, 150)
     torch.testing.assert_close(chunked, whole)
+
+
+def test_a_score_that_no_mask_changes_gives_a_constant_map(net, x):
+    """A head that starts at 0: what the masks leave is not an explanation."""
+    head = nn.Linear(10, 10)
+    nn.init.zeros_(head.weight)
+    nn.init.zeros_(head.bias)
+    maps = explain.rise(nn.Sequential(net, head), x, masks=40)
+    torch.testing.assert_close(maps, torch.full_like(maps, 0.1))
+    assert explain.rise(net, x, masks=40).flatten(1).std(dim=1).min() > 0

@@ -30,6 +30,9 @@ _CALLS = 40
 _SMALLEST_PASS = 64
 """No pass is made smaller than this for the sake of progress: smaller ones cost time."""
 
+_ROUNDING = 1e-6
+"""Scores that differ by less than this part of their size are the same, up to the rounding of float32."""
+
 
 @torch.no_grad()
 def rise(
@@ -64,6 +67,7 @@ def rise(
         raise ValueError(f'score={score!r}: choose "probability" or "logit", or give a function')
     grids, rows, columns = draw(masks, cells, keep, x.shape[-2:], torch.Generator().manual_seed(seed))
     sums = torch.zeros(len(x), *x.shape[-2:], dtype=torch.float64, device=x.device)
+    ranges = torch.tensor([math.inf, -math.inf], dtype=torch.float64, device=x.device).repeat(len(x), 1)
     classes, size = classes_of(model, x, target), images_at_once(model, x)
     done, total = 0, masks * len(x)
     # With progress the passes are smaller, but scores are summed in chunks of the same size: the map does not change.
@@ -80,7 +84,15 @@ def rise(
                     done += len(pass_masks)
                     if progress is not None:
                         progress(done, total)
-                sums[n] += torch.einsum("m,mhw->hw", torch.cat(scores), chunk.double())
+                of_masks = torch.cat(scores)
+                sums[n] += torch.einsum("m,mhw->hw", of_masks, chunk.double())
+                lowest, highest = of_masks.aminmax()
+                ranges[n] = torch.stack([ranges[n, 0].minimum(lowest), ranges[n, 1].maximum(highest)])
+    # A score that no mask changes, such as that of a head that starts at 0, would leave the pattern of the masks: the same
+    # "explanation" for every network. It is a constant map.
+    lowest, highest = ranges.unbind(1)
+    changes = highest - lowest > _ROUNDING * torch.maximum(highest.abs(), lowest.abs())
+    sums = torch.where(changes[:, None, None], sums, (masks * keep * highest)[:, None, None])
     return (sums / (masks * keep)).to(x.dtype)
 
 
