@@ -62,7 +62,7 @@ def test_chunks_and_seeds(net, x):
 
 def test_a_score_that_no_mask_changes_gives_a_constant_map(net, x):
     """A head that starts at 0: what the masks leave is not an explanation."""
-    head = nn.Linear(10, 10)
+    head = nn.Linear(10, 10).to(x.dtype)
     nn.init.zeros_(head.weight)
     nn.init.zeros_(head.bias)
     maps = explain.rise(nn.Sequential(net, head), x, masks=40)
