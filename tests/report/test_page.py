@@ -30,7 +30,12 @@ OTHER_KINDS = {
     ),
     "one class": (replace(ONE_EPOCH, data=Data("tests.report.networks:one_class", 28, 1)), {"adversaries"}),
     "vit": (
-        replace(ONE_EPOCH, net=Net("tests.report.networks:vit"), data=Data("tests.report.networks:padded", 32, 1)),
+        replace(
+            ONE_EPOCH,
+            net=Net("tests.report.networks:vit"),
+            data=Data("tests.report.networks:padded", 32, 1),
+            optim=replace(ONE_EPOCH.optim, groups="modules"),
+        ),
         set(),
     ),
 }
