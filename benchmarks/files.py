@@ -106,7 +106,7 @@ def main() -> None:
         folder = data.load("folder:photos", root)
         for name in RECIPES:
             recipe = train.recipes.get(name)
-            recipe = replace(recipe, batch=32, data=replace(recipe.data, name="folder:photos", classes=1))
+            recipe = replace(recipe, batch=128, data=replace(recipe.data, name="folder:photos", classes=1))
             rates: dict[str, list[float]] = {"timm": [], "bort": []}
             for _ in range(arguments.rounds):
                 rates["timm"].append(timm_rate(folder, recipe, arguments.workers))
