@@ -91,6 +91,35 @@ def test_what_changes_from_step_to_step_is_in_device_memory(tmp_path, captures, 
     assert "steps: in CUDA graphs" in train.load(tmp_path / "graphs").environment[-1]["notes"]
 
 
+class HostRead(nn.Module):
+    """What cannot be captured: Python decides by a number of the device."""
+
+    def forward(self, x):
+        return x if x.sum() > -1e9 else -x
+
+
+def lenet_that_waits(**shape):
+    net = nets.create("lenet", **shape)
+    net.fc1 = nn.Sequential(net.fc1, HostRead())
+    return net
+
+
+def test_a_network_that_waits_for_the_device_is_not_captured(tmp_path, captures, capsys):
+    recipe = replace(LENET, net=Net(f"{__name__}:lenet_that_waits"), optim=MOVING["bort-a"])
+    waiting = fit(tmp_path / "waiting", recipe, device="cuda")
+    assert captures == []
+    assert "steps: launched one kernel at a time, the network waits for the device" in capsys.readouterr().out
+    plain = fit(tmp_path / "plain", replace(recipe, net=Net("lenet")), device="cuda", graphs=False)
+    assert waiting.history[-1]["loss"] == pytest.approx(plain.history[-1]["loss"], rel=2e-3)
+
+
+def test_a_run_that_began_on_a_cpu_goes_on_on_a_gpu(tmp_path):
+    recipe = replace(LONG, optim=MOVING["adamw"])
+    with pytest.raises(train.Interrupted):
+        fit(tmp_path / "run", recipe, on_step=stop_at(13))
+    close(fit(tmp_path / "run", recipe, device="cuda"), fit(tmp_path / "cpu", recipe), 2e-2)
+
+
 def test_resumed_captured_steps(tmp_path):
     """Dropout, a schedule and moments go on where they were."""
     recipe = replace(RECIPE, epochs=6, optim=MOVING["bort-a"])

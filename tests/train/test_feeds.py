@@ -18,6 +18,7 @@ from bort import data, train
 from bort.train._file_feed import FileFeed
 from bort.train._images import feed_for
 from bort.train._memory_feed import MemoryFeed
+from bort.train._signals import StopRequest
 from bort.train._world import World
 from bort.train.recipes import Augment, Data, Net, Optim, Recipe
 from tests.train.small import assert_same, signal_in_test, stop_at, stripes
@@ -53,7 +54,10 @@ SPLITS = Augment("rand-m9-mstd0.5", erase=0.6, splits=3, crop_and_flip=True)
 
 def feed(root, chosen, workers=0, world=CPU, images="files"):
     runtime = train.Runtime(workers=workers, images=images)
-    return feed_for(data.load(chosen.data.name, root), chosen, runtime, world, LAYOUT, lambda _: None)
+    folder = data.load(chosen.data.name, root)
+    if chosen.data.held_out:
+        folder = folder.held_out(chosen.data.held_out)
+    return feed_for(folder, chosen, runtime, world, LAYOUT, lambda _: None)
 
 
 def batches(root, chosen, epoch=0, start=0, **kwargs):
@@ -312,3 +316,50 @@ def test_odd_folders(root, tmp_path):
         feed(root, recipe(augment=replace(recipe().augment, randaugment="rund-m9")))
     with pytest.raises(ValueError, match="batch=4 is too few for 5 processes"):
         feed(root, recipe(), world=World(CPU.device, 0, 5))
+
+
+def test_held_out_images_are_packed_with_the_others(root, tmp_path):
+    """One file of bytes for both: every n-th training image of it is tested on."""
+    shutil.copytree(root / "stripes", tmp_path / "stripes")
+    (tmp_path / "stripes/train/a/1.png").write_bytes(b"")  # number 1: trained on, if it could be read
+    (tmp_path / "stripes/train/b/1.png").write_bytes(b"")  # number 8: held out
+    whole = Data("folder:stripes", 40, classes=2, corrupt="skip")
+    feed(tmp_path, recipe(data=whole, augment=CROPPED), images="device")
+    files = set((tmp_path / "stripes/.bort").iterdir())
+    chosen = recipe(data=replace(whole, held_out=4), augment=CROPPED, batch=10)
+    source = feed(tmp_path, chosen, images="device")
+    assert set((tmp_path / "stripes/.bort").iterdir()) == files
+    (batch,) = source.batches(0, 0)
+    assert (batch.count, batch.skipped, batch.weight) == (9, 1, 1)
+    read_by_files = feed(tmp_path, chosen)
+    (one,), (other,) = list(source.test(CPU)), list(read_by_files.test(CPU))
+    assert torch.equal(one[0], other[0])
+    assert torch.equal(one[1], other[1])
+    assert (source.skipped, read_by_files.skipped) == (1, 1)
+
+
+def test_processes_weigh_what_they_could_read(root, tmp_path):
+    """The mean over the processes is that over the images that all of them could read."""
+    shutil.copytree(root / "stripes", tmp_path / "stripes")
+    (tmp_path / "stripes/train/a/1.png").write_bytes(b"")
+    chosen = recipe(data=replace(recipe().data, corrupt="skip"), augment=CROPPED, batch=14)
+    parts = [
+        next(iter(feed(tmp_path, chosen, world=World(CPU.device, r, 2), images="device").batches(0, 0)))
+        for r in range(2)
+    ]
+    assert sorted(part.count for part in parts) == [6, 7]
+    assert [part.weight * 13 / 2 for part in parts] == pytest.approx([part.count for part in parts])
+
+
+def test_a_signal_while_images_are_decoded(root, tmp_path):
+    stripes(tmp_path / "stripes")
+    request = StopRequest()
+    request.signal_number = signal.SIGTERM
+    folder, runtime = data.load("folder:stripes", tmp_path), train.Runtime(workers=0)
+    with pytest.raises(train.Interrupted, match="stopped by SIGTERM while the images were decoded"):
+        feed_for(folder, recipe(), runtime, CPU, LAYOUT, lambda _: None, request)
+
+
+def test_too_few_images_for_the_processes(root):
+    with pytest.raises(ValueError, match="14 training images are too few for 15 processes"):
+        feed(root, recipe(augment=CROPPED, batch=32), world=World(CPU.device, 0, 15))

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from bort.data._dataset import held_out_fingerprint, spread
-from bort.data._view import View
+from bort.data._view import View, to_eight_bits
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -34,6 +34,9 @@ class Folder:
     test_files: list[tuple[str, int]] = field(repr=False)
     fingerprint: str = ""
     """SHA-256 over the path and the size of every file, computed if none is given. (ImageNet has 150 GB of bytes.)"""
+    whole: Folder | None = field(default=None, repr=False)
+    """The folder that this one is made of, where every ``every``-th training image is held out."""
+    every: int = 0
 
     def __post_init__(self) -> None:
         for split, files in (("train", self.train_files), ("test", self.test_files)):
@@ -59,6 +62,8 @@ class Folder:
             train_files=[file for place, file in enumerate(files) if place % n],
             test_files=files[::n],
             fingerprint=held_out_fingerprint(self.fingerprint, n),
+            whole=self,
+            every=n,
         )
 
     def statistics(self) -> tuple[Tensor, Tensor]:
@@ -72,7 +77,7 @@ class Folder:
         path = self.root / file
         try:
             with images.open(path) as image:
-                return image.convert("RGB")
+                return to_eight_bits(image).convert("RGB")
         except Exception as error:  # damaged files make decoders throw anything
             raise ValueError(f"{path} is not a readable image: {error}") from error
 

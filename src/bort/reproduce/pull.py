@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
-from bort import explain, invert, measure, train
+from bort import explain, invert, measure, penalty, train
+from bort.layers import linear_maps
 from bort.reproduce._cells import accuracy_cell, failures, file_links, table_section
 from bort.reproduce._measure import training
 from bort.reproduce._result import Result
@@ -88,7 +89,8 @@ def experiments(quick: bool) -> list[Experiment]:
     look = partial(looked_at, images=200, masks=1000)
     wide = replace(acnn_base(), name="acnn-base-scale-2", optim=replace(acnn_base().optim, scale=2.0))
     networks = (deit(), plain(deit()), resnet(), acnn_small(), acnn_base(), wide)
-    return [Experiment(pulled(network, pull), look) for network in networks for pull in PULLS]
+    # Without a pull there is no target either, so its scale makes no difference.
+    return [Experiment(pulled(n, pull), look) for n in networks for pull in PULLS if pull or n is not wide]
 
 
 def looked_at(trained: Trained, *, images: int, masks: int) -> dict[str, Any]:
@@ -99,12 +101,16 @@ def looked_at(trained: Trained, *, images: int, masks: int) -> dict[str, Any]:
     with torch.no_grad():
         logits = torch.cat([model(batch) for batch in torch.split(many, 1000)])
     calibrated = measure.calibration(logits, many_labels)
-    layers = [layer["residual"] for layer in trained.run.history[-1]["layers"].values()]
+    scale = trained.run.recipe.optim.scale
+    residuals = [
+        penalty.residual(weight, scale=scale, blocks=linear.blocks, transposed=linear.transposed).item()
+        for _, weight, _, linear in linear_maps(model)
+    ]
     top = explain.top_layer(model, x[:1])
     rebuilt = invert.correlation(invert.reconstruct(model, x[:64], top), x[:64])
     return training(trained) | {
         "pull": trained.run.history[-1]["pull"],
-        "median_residual": statistics.median(layers),
+        "median_residual": statistics.median(residuals),
         "methods": areas_of(model, x, _METHODS, {"rise": {"masks": masks}}),
         "reconstruction": round(rebuilt.double().mean().item(), 4),
         "calibration_error": round(calibrated.error, 5),

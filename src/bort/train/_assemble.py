@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -12,11 +11,12 @@ from torch.optim import Optimizer
 from bort.data import ImageData
 from bort.train._build import data_of, network_of
 from bort.train._capture import CapturedStep, reason_against
-from bort.train._feed import Batch, Feed
+from bort.train._feed import Feed
 from bort.train._images import feed_for
 from bort.train._optimizer import loss_for, optimizer_for, with_constraint
 from bort.train._runtime import Runtime
 from bort.train._schema import Recipe
+from bort.train._signals import StopRequest
 from bort.train._step import Step
 from bort.train._world import World
 from bort.train._wrap import layout, wrapped
@@ -33,7 +33,7 @@ class Parts:
     optimizer: Optimizer
     step: Step
     """Run eagerly."""
-    train_on: Callable[[Batch], None]
+    train_on: Step | CapturedStep
     """The same step, captured in a CUDA graph where that is possible."""
     autocast: bool
     """Whether the forward pass runs in bfloat16."""
@@ -43,7 +43,7 @@ class Parts:
     """Where the images are, and how steps are made: a line each."""
 
 
-def assemble(recipe: Recipe, runtime: Runtime, world: World) -> Parts:
+def assemble(recipe: Recipe, runtime: Runtime, world: World, request: StopRequest | None = None) -> Parts:
     """Build the parts. The seed decides the initial weights, which are equal on all processes; from then on each process
     draws random numbers (dropout) of its own."""
     data = data_of(recipe, runtime.data_root)
@@ -54,7 +54,7 @@ def assemble(recipe: Recipe, runtime: Runtime, world: World) -> Parts:
     net = network_of(recipe)
     memory_format = layout(net) if autocast and on_gpu else torch.contiguous_format
     notes: list[str] = []
-    feed = feed_for(data, recipe, runtime, world, memory_format, notes.append)
+    feed = feed_for(data, recipe, runtime, world, memory_format, notes.append, request)
     net = net.to(world.device, memory_format=memory_format)  # type: ignore[call-overload]
     model = wrapped(net, runtime, world, sharded=sharded)
     reason = reason_against(runtime, world, sharded=sharded)

@@ -8,8 +8,11 @@ the optimizer, and the state of the random generator that drop path and dropout 
 from __future__ import annotations
 
 import functools
-from collections.abc import Hashable
+import warnings
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -47,19 +50,33 @@ class CapturedStep:
     docs/training.md.)
     """
 
-    def __init__(self, step: Step, world: World) -> None:
-        self._step = step
+    def __init__(self, step: Step, world: World, say: Callable[[str], None] = print) -> None:
+        self._step, self._world, self._say = step, world, say
         self._warm_up = _WARM_UP if world.size == 1 else _DDP_WARM_UP
         self._eager_steps: dict[Hashable, int] = {}
         self._graphs: dict[Hashable, tuple[torch.cuda.CUDAGraph, dict[str, Tensor]]] = {}
+        self._pool: Any = None
+        self._is_eager = False
+
+    def close(self) -> None:
+        """Free the graphs: NCCL's process group cannot be left while graphs with its kernels exist."""
+        self._graphs.clear()
 
     def __call__(self, batch: Batch) -> None:
+        if self._is_eager:
+            self._step(batch)
+            return
         key = batch.count, batch.weight
         if key not in self._graphs:
+            if not self._graphs and not self._eager_steps and self._waits_for_the_device(batch):
+                self._is_eager = True
+                self._step(batch)
+                return
             eager_steps = self._eager_steps.get(key, 0)
             if eager_steps < (1 if self._graphs else self._warm_up) or len(self._graphs) == _MOST_GRAPHS:
                 self._eager_steps[key] = eager_steps + 1
-                self._run_on_side_stream(batch)
+                with self._side_stream():
+                    self._step(batch)
                 return
             self._graphs[key] = self._captured(batch)
         graph, inputs = self._graphs[key]
@@ -71,17 +88,59 @@ class CapturedStep:
         """A graph, and the tensors that it reads the batch from. Capturing does not execute the step."""
         graph = torch.cuda.CUDAGraph()
         inputs = {name: tensor.to(self._step.device, copy=True) for name, tensor in batch.inputs.items()}
+        # Graphs are replayed one after the other, so they can share their memory.
+        self._pool = self._pool or torch.cuda.graph_pool_handle()
+        stream = side_stream(self._step.device)
         torch.cuda.synchronize()
-        with torch.cuda.graph(graph, stream=side_stream(self._step.device)):
-            self._step(replace(batch, inputs=inputs))
+        try:
+            # "thread_local": other threads may pin memory for the next batches while this one captures.
+            with torch.cuda.graph(graph, pool=self._pool, stream=stream, capture_error_mode="thread_local"):
+                self._step(replace(batch, inputs=inputs))
+        except RuntimeError as error:
+            raise RuntimeError(
+                f"the step cannot be captured in a CUDA graph ({str(error).splitlines()[0]}). Start again with --no-graphs; "
+                "the checkpoints before are intact"
+            ) from error
         return graph, inputs
 
-    def _run_on_side_stream(self, batch: Batch) -> None:
-        """Run a step eagerly. Not on the default stream: torch requires another one for steps before a capture."""
+    def _waits_for_the_device(self, batch: Batch) -> bool:
+        """Whether the network reads a number back to the host, as `if x.max() > 0` does, which cannot be captured. Found by
+        passes that leave no trace: nothing is updated, and buffers and the random generator are put back."""
+        step = self._step
+        buffers = [buffer.clone() for buffer in step.model.buffers()]
+        generator = torch.cuda.get_rng_state(step.device)
+        reason = ""
+        with self._side_stream(), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Synchronization debug mode")
+            inputs, targets = step.feed.read(batch)
+            try:
+                for mode in ("default", "error"):  # first passes may wait: libraries choose and compile their kernels
+                    torch.cuda.set_sync_debug_mode(mode)
+                    step.optimizer.zero_grad()
+                    step.loss_of(step.model, inputs, targets).backward()  # type: ignore[no-untyped-call]
+            except RuntimeError as error:
+                if "synchronizing" not in str(error):
+                    raise
+                reason = "the network waits for the device"
+            finally:
+                torch.cuda.set_sync_debug_mode("default")
+            step.optimizer.zero_grad()
+            with torch.no_grad():
+                for buffer, before in zip(step.model.buffers(), buffers, strict=True):
+                    buffer.copy_(before)
+        torch.cuda.set_rng_state(generator, step.device)
+        is_waiting = self._world.any(bool(reason)) if dist.is_initialized() else bool(reason)
+        if is_waiting and self._world.is_first:
+            self._say(f"steps: launched one kernel at a time, {reason or 'as on another process'}")
+        return is_waiting
+
+    @contextmanager
+    def _side_stream(self) -> Iterator[None]:
+        """Not the default stream: torch requires another one for what comes before a capture."""
         stream = side_stream(self._step.device)
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
-            self._step(batch)
+            yield
         torch.cuda.current_stream().wait_stream(stream)
 
 

@@ -70,12 +70,20 @@ def is_mixed(recipe: Recipe) -> bool:
 
 
 def weight(part: int, batch: int, world: World) -> float:
-    """`Batch.weight` of ``part`` images of a batch."""
+    """`Batch.weight` of ``part`` images of ``batch`` that all processes train on."""
     return part * world.size / batch
 
 
-def check_batch(recipe: Recipe, world: World) -> None:
+def trained_on(batch: Tensor, recipe: Recipe) -> int:
+    """Images of a batch that have a part in it: where images are mixed, those with a partner."""
+    return len(batch) // 2 * 2 if is_mixed(recipe) else len(batch)
+
+
+def check_batch(recipe: Recipe, count: int, world: World) -> None:
+    """Refuse batches, out of ``count`` images, that leave a process without any."""
     least = world.size * (2 if is_mixed(recipe) else 1)
+    what = "two images, which are mixed with each other" if is_mixed(recipe) else "one image"
     if recipe.batch < least:
-        what = "two images, which are mixed with each other" if is_mixed(recipe) else "one image"
         raise ValueError(f"batch={recipe.batch} is too few for {world.size} processes: give each at least {what}")
+    if count < least:
+        raise ValueError(f"{count} training images are too few for {world.size} processes: give each at least {what}")

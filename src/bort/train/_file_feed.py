@@ -19,7 +19,7 @@ from torch.utils.data import Dataset as TorchDataset
 
 from bort.augment import Augmentation, CropBoxes, crop_with_pil, image_keys
 from bort.data import Folder, View
-from bort.train._feed import Batch, check_batch, is_mixed, order, part_of, weight
+from bort.train._feed import Batch, check_batch, is_mixed, order, part_of, trained_on, weight
 from bort.train._prepare import Preparation, epoch_key, mix_draws
 from bort.train._runtime import Runtime
 from bort.train._schema import Recipe
@@ -49,7 +49,7 @@ class FileFeed:
         world: World,
         memory_format: torch.memory_format,
     ) -> None:
-        check_batch(recipe, world)
+        check_batch(recipe, len(data.train_files), world)
         self._recipe, self._world = recipe, world
         self._count = len(data.train_files)
         self._workers = runtime.workers
@@ -81,7 +81,8 @@ class FileFeed:
             inputs = {"images": images, "labels": labels, "index": index, "key": key}
             if draws is not None:
                 inputs["mix"] = draws[number - start]
-            share = weight(len(parts[number]), len(batches[number]), world)
+            # By the sizes before images were left out: those of the other processes are not known here.
+            share = weight(len(parts[number]), trained_on(batches[number], recipe), world)
             yield Batch(inputs, len(labels), share, len(unreadable))
 
     def read(self, batch: Batch) -> tuple[Tensor, Tensor]:
@@ -99,7 +100,10 @@ class FileFeed:
             if len(labels):
                 images, labels = (t.to(self._world.device, non_blocking=True) for t in (images, labels))
                 yield self._prepare.normalise(images), labels
-        self.skipped += skipped  # only now: a test that is interrupted is repeated, and would count them twice
+        # Only now: a test that is interrupted is repeated, and would count them twice. Where every process tests all images
+        # (FSDP2), the first one counts.
+        if world.size == self._world.size or self._world.is_first:
+            self.skipped += skipped
 
     def close(self) -> None:
         """End the workers. They ignore SIGTERM, so multiprocessing, which sends it, would wait for them for ever."""

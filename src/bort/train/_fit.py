@@ -67,7 +67,7 @@ def _train(
     *,
     force: bool,
 ) -> None:
-    parts = assemble(recipe, runtime, world)
+    parts = assemble(recipe, runtime, world, request)
     net, feed, optimizer = parts.net, parts.feed, parts.optimizer
     counters = Counters(parts.step, feed, world)
     finite = FiniteCheck(parts.step, feed, counters)
@@ -76,6 +76,7 @@ def _train(
 
     with contextlib.ExitStack() as stack:
         stack.callback(feed.close)
+        stack.callback(parts.train_on.close)
         recorders: list[History | TensorBoard] = [folder.history] if world.is_first else []
         if world.is_first and runtime.tensorboard:
             board = TensorBoard(folder.path / "tensorboard", counters.steps)

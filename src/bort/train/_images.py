@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from contextlib import suppress
 
 import numpy as np
 import torch
+import torch.distributed as dist
 from torch import Tensor
 
 from bort.data import Dataset, Folder, Packed, View, pack
@@ -16,6 +19,7 @@ from bort.train._memory_feed import Images, MemoryFeed
 from bort.train._prepare import augmentation_of
 from bort.train._runtime import Runtime
 from bort.train._schema import Recipe
+from bort.train._signals import Interrupted, StopRequest
 from bort.train._world import World
 
 _DEVICE_SHARE = 0.4  # of the free memory of a GPU that images may take; the rest is for the network
@@ -29,6 +33,7 @@ def feed_for(
     world: World,
     memory_format: torch.memory_format,
     say: Callable[[str], None],
+    request: StopRequest | None = None,
 ) -> Feed:
     """The feed of a training; ``say`` gets one line: where its images are, and why."""
     if isinstance(data, Dataset):
@@ -36,7 +41,10 @@ def feed_for(
     _check_folder(data, recipe)
     view = data.view(recipe.data.image_size)
     augmentation = augmentation_of(recipe, view)
-    images, place = _in_memory(data, view, recipe, runtime, world)
+    images, place = _in_memory(data, view, recipe, runtime, world, say, request)
+    # One process may lack the space: then all read from files, since feeds differ in when processes talk to each other.
+    if dist.is_initialized() and world.any(images is None) and images is not None:
+        images, place = None, "images: read from files, since another process has to"
     say(place)
     if images is None:
         return FileFeed(data, view, augmentation, recipe, runtime, world, memory_format)
@@ -68,20 +76,40 @@ def _check_folder(data: Folder, recipe: Recipe) -> None:
         )
 
 
-def _in_memory(data: Folder, view: View, recipe: Recipe, runtime: Runtime, world: World) -> tuple[Images | None, str]:
+def _in_memory(
+    data: Folder,
+    view: View,
+    recipe: Recipe,
+    runtime: Runtime,
+    world: World,
+    say: Callable[[str], None],
+    request: StopRequest | None,
+) -> tuple[Images | None, str]:
     """The images of a folder as bytes, or None, and in either case the line that says where they are."""
     reasons: list[str] = []
     from_files = f"images: read from files by {runtime.workers or 'no'} worker process{'es' * (runtime.workers != 1)}"
     if runtime.images == "files":
         return None, f"{from_files} (images=files)"
     is_free = runtime.images == "auto"
+    if not recipe.augment.crop_and_flip and (size := _first_size(data)) != (view.size, view.size):
+        # Each would have to be resized by PIL, as test images are: that is done when they are read.
+        reason = f"they are {size[0]}×{size[1]}, are resized to {view.size} px and not augmented"
+        if not is_free:
+            raise ValueError(f"images={runtime.images}: {reason}. Use images=auto or files")
+        return None, f"{from_files}: {reason}"
+
+    def progress(done: int, total: int) -> None:
+        if request:
+            raise Interrupted(request.signal_number, 0)
+        display.update(done, total)
+
     try:
         with PackingDisplay(shown=world.is_first) as display:
             packed = pack(
-                data,
+                data.whole or data,
                 workers=runtime.workers,
                 most_bytes=int(_HOST_SHARE * _host_memory()) if is_free else None,
-                progress=display.update,
+                progress=progress,
                 say=reasons.append,
             )
     except OSError as error:
@@ -92,10 +120,11 @@ def _in_memory(data: Folder, view: View, recipe: Recipe, runtime: Runtime, world
         return None, f"{from_files}: {reasons[-1]}"
     if packed is None:
         raise ValueError(f"images={runtime.images}: {reasons[-1]}. Use images=auto or files")
-    size = tuple(packed.train_images.shape[2:])
-    if not recipe.augment.crop_and_flip and size != (view.size, view.size):
-        # Each would have to be resized by PIL, as test images are: that is done when they are read.
-        return None, f"{from_files}: they are {size[1]}×{size[0]}, are resized to {view.size} px and not augmented"
+    for reason in reasons:
+        say(reason)
+    if data.whole is not None:
+        packed = packed.held_out(data.every)
+    height, width = packed.train_images.shape[2:]
     count = packed.train_images.numel() + packed.test_images.numel()
     on_device = runtime.images == "device" or (is_free and count <= _DEVICE_SHARE * _free(world))
     where = f"on {world.device}" if on_device else f"in the host's memory ({packed.path})"
@@ -109,7 +138,15 @@ def _in_memory(data: Folder, view: View, recipe: Recipe, runtime: Runtime, world
         on_device,
     )
     total = len(packed.train_images) + len(packed.test_images)
-    return images, f"images: {total:,} of {size[1]}×{size[0]} as bytes {where}, {count / 1e9:.2f} GB"
+    return images, f"images: {total:,} of {width}×{height} as bytes {where}, {count / 1e9:.2f} GB"
+
+
+def _first_size(data: Folder) -> tuple[int, int]:
+    """Width and height of the first training image that can be read."""
+    for file, _ in data.train_files:
+        with suppress(ValueError):
+            return data.read(file).size
+    raise ValueError(f"not one of the training images in {data.root} can be read")
 
 
 def _test_images(packed: Packed, view: View) -> Tensor:
@@ -134,6 +171,4 @@ def _free(world: World) -> float:
 
 
 def _host_memory() -> int:
-    import os
-
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -11,12 +11,12 @@ import torch
 from torch import Tensor
 
 from bort.augment import Augmentation
-from bort.train._feed import Batch, check_batch, is_mixed, order, part_of, weight
+from bort.train._feed import Batch, check_batch, is_mixed, order, part_of, trained_on, weight
 from bort.train._prepare import Preparation, epoch_key, mix_draws
 from bort.train._schema import Recipe
 from bort.train._world import World
 
-_TEST_BATCH = {"cuda": 5000}  # elsewhere 1,000
+_TEST_PIXELS = {"cuda": 5000 * 32**2}  # of a test batch; elsewhere a fifth of it
 _AHEAD = 3  # batches that are gathered on the host before the step needs them
 
 
@@ -48,12 +48,12 @@ class MemoryFeed:
         *,
         drop_last: bool,
     ) -> None:
-        check_batch(recipe, world)
+        check_batch(recipe, len(images.train), world)
         device = world.device
         self._images, self._recipe, self._world = images, recipe, world
         self._train = images.train.to(device) if images.on_device else images.train
         self._train_labels = images.train_labels.to(device)
-        self._test, self._test_labels = _without(images, "test", device)
+        self._test, self._test_labels = _readable_test(images, device)
         self._prepare = Preparation(recipe, augmentation, images.normalise, memory_format)
         self._unreadable = images.unreadable.get("train", {})
         self._readable = torch.ones(len(images.train), dtype=torch.bool)
@@ -78,9 +78,8 @@ class MemoryFeed:
         draws = mix_draws(recipe, epoch, start, self.per_epoch).to(world.device) if is_mixed(recipe) else None
         gathered = self._gathered(indices)
         for number, (index, local) in enumerate(zip(indices, on_device, strict=True), start):
-            part, batch = len(parts[number]), len(shuffled[number])
             if not len(index):
-                first = self._unreadable[int(parts[number][0])]
+                first = next(self._unreadable[i] for i in parts[number].tolist() if i in self._unreadable)
                 raise ValueError(f"not one image of batch {number} of epoch {epoch + 1} can be read, first: {first}")
             inputs = {"index": local, "key": key}
             if draws is not None:
@@ -88,7 +87,8 @@ class MemoryFeed:
             if gathered is not None:
                 inputs["images"] = next(gathered)
             skipped = int((~self._readable[parts[number]]).sum()) if self._unreadable else 0
-            yield Batch(inputs, len(index), weight(part, batch, world), skipped)
+            together = self._readable_of(shuffled[number][: trained_on(shuffled[number], recipe)])
+            yield Batch(inputs, len(index), weight(len(index), len(together), world), skipped)
 
     def read(self, batch: Batch) -> tuple[Tensor, Tensor]:
         inputs = batch.inputs
@@ -99,11 +99,12 @@ class MemoryFeed:
         return self._prepare(images, labels, inputs["key"], index, inputs.get("mix"), cropped=False)
 
     def test(self, world: World) -> Iterator[tuple[Tensor, Tensor]]:
-        size = _TEST_BATCH.get(world.device.type, 1000)
+        pixels = _TEST_PIXELS.get(world.device.type, 1000 * 32**2)
+        size = max(64, min(pixels // self._test[0, 0].numel(), pixels // 32**2))
         for start in range(world.rank, math.ceil(len(self._test) / size), world.size):
             part = slice(start * size, (start + 1) * size)
             yield self._prepare.normalise(self._test[part].to(world.device)), self._test_labels[part]
-        if world.is_first:  # only now: a test that is interrupted is repeated, and would count them twice
+        if self._world.is_first:  # only now: a test that is interrupted is repeated, and would count them twice
             self.skipped += len(self._images.unreadable.get("test", {}))
 
     def close(self) -> None:
@@ -135,12 +136,14 @@ class MemoryFeed:
         return images.pin_memory() if self._world.device.type == "cuda" else images
 
 
-def _without(images: Images, split: str, device: torch.device) -> tuple[Tensor, Tensor]:
+def _readable_test(images: Images, device: torch.device) -> tuple[Tensor, Tensor]:
     """Test images and labels without those that could not be read."""
-    unreadable = images.unreadable.get(split, {})
     pixels, labels = images.test, images.test_labels
+    unreadable = images.unreadable.get("test", {})
     if unreadable:
         keep = torch.ones(len(pixels), dtype=torch.bool)
         keep[list(unreadable)] = False
+        if not keep.any():
+            raise ValueError("not one of the test images can be read")
         pixels, labels = pixels[keep], labels[keep]
     return (pixels.to(device) if images.on_device else pixels), labels.to(device)

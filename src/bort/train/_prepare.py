@@ -20,18 +20,18 @@ def augmentation_of(recipe: Recipe, view: View) -> Augmentation | None:
     augment = recipe.augment
     if not augment.crop_and_flip:
         return None
+    shape = recipe.data.image_size, view.mean, view.std
     try:
-        return Augmentation(
-            recipe.data.image_size,
-            mean=view.mean,
-            std=view.std,
-            randaugment=augment.randaugment,
-            color_jitter=augment.color_jitter,
-            erase=augment.erase,
-            splits=augment.splits,
-        )
+        Augmentation(*shape, randaugment=augment.randaugment)
     except ValueError as error:
         raise ValueError(f"augment.randaugment={augment.randaugment!r} is not in timm's notation: {error}") from error
+    return Augmentation(
+        *shape,
+        randaugment=augment.randaugment,
+        color_jitter=augment.color_jitter,
+        erase=augment.erase,
+        splits=augment.splits,
+    )
 
 
 def epoch_key(recipe: Recipe, epoch: int) -> int:

@@ -181,8 +181,9 @@ class Recipe:
         require(0 <= self.smoothing < 1, f"smoothing={self.smoothing} {where}: must be from 0 to below 1")
         require(self.seed >= 0, f"seed={self.seed} {where}: must be 0 or more")
         if optim.name.startswith("bort") != bool(optim.constraint or optim.pull):
+            given = f"optim.pull={optim.pull}" if optim.pull else f"optim.constraint={optim.constraint}"
             raise ValueError(
-                f"optim.constraint={optim.constraint} {where} with optim.name={optim.name!r}: "
+                f"{given} {where} with optim.name={optim.name!r}: "
                 "a λ (or a pull) greater than 0 belongs to the Bort optimizers, and to them only"
             )
         if optim.warmup_epochs >= self.epochs and optim.warmup_epochs:

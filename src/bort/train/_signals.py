@@ -11,17 +11,16 @@ from types import FrameType
 
 
 class Interrupted(Exception):
-    """A signal stopped the training after it had written a checkpoint. Start it again to go on."""
+    """A signal stopped the training after it had written a checkpoint, or before its first step. Start it again to go on."""
 
     EXIT_CODE = 75
     """EX_TEMPFAIL of sysexits.h: not done, not failed, worth another try."""
 
-    def __init__(self, number: int, step: int, path: object) -> None:
+    def __init__(self, number: int, step: int, path: object = None) -> None:
         self.signal, self.step = signal.Signals(number) if number else None, step
         cause = self.signal.name if self.signal else "another process"
-        super().__init__(
-            f"stopped by {cause} at step {step}, with a checkpoint in {path}. The same command goes on from there."
-        )
+        where = f"at step {step}, with a checkpoint in {path}" if path else "while the images were decoded"
+        super().__init__(f"stopped by {cause} {where}. The same command goes on from there.")
 
 
 class StopRequest:

@@ -63,6 +63,10 @@ def restore(
             _match_strides(optimizer)
     for group, of_recipe in zip(optimizer.param_groups, settings, strict=True):
         group.update(of_recipe)
+        if group.get("fused") or group.get("capturable"):  # on a GPU now, whatever the device was that the run began on
+            for p in group["params"]:
+                if isinstance(optimizer.state.get(p, {}).get("step"), Tensor):
+                    optimizer.state[p]["step"] = optimizer.state[p]["step"].to(p.device)
     if len(state["generators"]) == world.size:  # if forced to another number of processes, they keep their new seeds
         generators = state["generators"][world.rank]
         torch.set_rng_state(generators["cpu"])

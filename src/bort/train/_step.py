@@ -57,6 +57,9 @@ class Step:
         (loss if batch.weight == 1 else loss * batch.weight).backward()  # type: ignore[no-untyped-call]
         self._update(loss.detach(), batch.count)
 
+    def close(self) -> None:
+        """Nothing to free: a captured step has."""
+
     def loss_of(self, model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.autocast):
             return self.loss(model(inputs), targets)
