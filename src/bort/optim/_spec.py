@@ -16,7 +16,7 @@ Weight: TypeAlias = tuple[int, Tensor]
 Move: TypeAlias = tuple[Weight, Tensor, Tensor]
 """A weight, its guarded direction W WᵀW − s·W in the weight's own shape, and its residual as a 0-dim tensor."""
 
-# μ at which a velocity of 1000 steps counts as infinite: 1/(1 − μ) has to stay finite.
+# Momentum is taken to be at most this: the limits contain 1/(1 − μ), which has to stay finite.
 _LARGEST_MOMENTUM = 0.999
 
 

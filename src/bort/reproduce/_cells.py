@@ -52,7 +52,7 @@ def number_cell(value: float | None) -> str:
 
 
 def file_links(results: Sequence[Result]) -> str:
-    """Called by their seeds; many are counted instead."""
+    """Links to the result files, named by their seeds; from seven files on numbered 1, 2, …"""
     return " ".join(f"[{r.seed if len(results) < 7 else n}]({r.file})" for n, r in enumerate(results, 1))
 
 

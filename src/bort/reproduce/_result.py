@@ -28,9 +28,9 @@ class Result:
     quick: bool = False
     """On the embedded digits, instead of the paper's data."""
     command: str = ""
-    """Typed, it makes this file again."""
+    """The shell command that makes this file again."""
     measuring_seconds: float = 0.0
-    """Beside the training, whose seconds are in the metrics."""
+    """What measuring took; the seconds of the training are in the metrics."""
     data: dict[str, str] = field(default_factory=dict)
     """Name and fingerprint of the data set."""
     hardware: str = ""
