@@ -61,6 +61,8 @@ def assemble(recipe: Recipe, runtime: Runtime, world: World, request: StopReques
     optimizer = optimizer_for(with_constraint(recipe, feed.per_epoch), net, world.device, captured=reason is None)
     step = Step(model, optimizer, loss_for(recipe), feed, world.device, autocast, recipe.optim.clip)
     train_on = CapturedStep(step, world) if reason is None else step
+    if runtime.compile:
+        notes.append("network: compiled by torch.compile")
     if on_gpu:
         notes.append("steps: in CUDA graphs" if reason is None else f"steps: launched one kernel at a time, {reason}")
     torch.manual_seed(recipe.seed + world.rank)
