@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.train.small import fit
+from tests.train.small import fit, stripes
 
 
 @pytest.fixture(scope="module")
@@ -22,3 +22,11 @@ def stopped(tmp_path):
     with pytest.raises(MemoryError):
         fit(tmp_path, on_step=die, save_steps=4)
     return tmp_path
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    """A folder with the folder "stripes": two classes, 14 and 6 images of 40 × 40."""
+    path = tmp_path_factory.mktemp("images")
+    stripes(path / "stripes")
+    return path

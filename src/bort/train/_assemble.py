@@ -64,6 +64,10 @@ def assemble(recipe: Recipe, runtime: Runtime, world: World, request: StopReques
     if runtime.compile:
         notes.append("network: compiled by torch.compile")
     if on_gpu:
-        notes.append("steps: in CUDA graphs" if reason is None else f"steps: launched one kernel at a time, {reason}")
+        notes.append(
+            "steps: in CUDA graphs, unless the network waits for the device"
+            if reason is None
+            else f"steps: launched one kernel at a time, {reason}"
+        )
     torch.manual_seed(recipe.seed + world.rank)
     return Parts(data, feed, net, optimizer, step, train_on, autocast, sharded, tuple(notes))
