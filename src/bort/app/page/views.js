@@ -26,7 +26,7 @@ async function inside(panel, current) {
   await cards(panel, controls, async (run, body) => {
     const { name: layer, channels } = layerOf(run);
     const here = { run: run.name, image: state.image, layer };
-    const start = Number(state.start) < channels ? Number(state.start) : 0;
+    const start = startOf(channels);
     const { patterns, clusters } = info.defaults;
     const [classes, sheet, back, groups] = await Promise.all([
       ask("predict", { run: run.name, image: state.image }),
@@ -74,15 +74,18 @@ function grid(run, body, { sheet, columns, channels }) {
   return node;
 }
 
-// Buttons for more and for less salient channels.
+// The first channel that is shown of so many: networks with fewer channels than another show their first page.
+const startOf = (channels) => (Number(state.start) < channels ? Number(state.start) : 0);
+
+// Buttons for more and for less salient channels. They go on from the page that was asked for last, which may not be drawn yet.
 function pager(body, { channels, count: all }, start) {
   const node = slot(body, "pager", () => element("div", { class: "pager" }, element("button", { class: "plain before", "aria-label": "More salient channels" }, "‹"),
     element("span"), element("button", { class: "plain after", "aria-label": "Less salient channels" }, "›")));
   const [before, words, after] = node.children;
   words.textContent = `channels ${start + 1} to ${start + channels.length} of ${all}, most salient first`;
   const { patterns } = info.defaults;
-  before.onclick = () => set({ start: String(Math.max(0, start - patterns)) });
-  after.onclick = () => set({ start: String(start + patterns) });
+  before.onclick = () => set({ start: String(Math.max(0, startOf(all) - patterns)) });
+  after.onclick = () => set({ start: String(startOf(all) + patterns < all ? startOf(all) + patterns : startOf(all)) });
   const focused = document.activeElement;
   [before.disabled, after.disabled] = [start === 0, start + channels.length >= all];
   if (focused === before && before.disabled) after.focus();
