@@ -31,10 +31,10 @@ def test_a_row_of_the_quick_form(tmp_path, capsys):
     assert lines == [
         "table1: 1 of 1 results are there, 0 to make",
         "1 results in results/quick/table1",
-        "results/quick/RESULTS.md written",
+        "results/quick/RESULTS.md, results/quick/table1.md written",
     ]
     accuracy = json.loads(file.read_text())["metrics"]["accuracy"]
-    assert f"{100 * accuracy:.2f} (n = 1)" in (tmp_path / "results/quick/RESULTS.md").read_text()
+    assert f"{100 * accuracy:.2f} (n = 1)" in (tmp_path / "results/quick/table1.md").read_text()
 
 
 def test_results_are_written_and_checked(tmp_path, capsys):
@@ -43,10 +43,12 @@ def test_results_are_written_and_checked(tmp_path, capsys):
     with pytest.raises(SystemExit, match="is not what its result files give: run `bort results`"):
         results(check=True)
     results()
-    assert capsys.readouterr().out == "results/RESULTS.md, results/ablation/grid.png written\n"
+    assert capsys.readouterr().out == (
+        "results/RESULTS.md, results/table1.md, results/ablation.md, results/ablation/grid.png written\n"
+    )
     assert (tmp_path / "results/ablation/grid.png").read_bytes().startswith(b"\x89PNG")
     results(check=True)
-    (tmp_path / "results/RESULTS.md").write_text("something else")
+    (tmp_path / "results/table1.md").write_text("something else")
     with pytest.raises(SystemExit, match="is not what its result files give"):
         results(check=True)
 

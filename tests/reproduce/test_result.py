@@ -7,13 +7,23 @@ from pathlib import Path
 import pytest
 
 from bort import train
-from bort.reproduce import TABLES, Result, charts, get, results
+from bort.reproduce import TABLES, Result, charts, get, pages
 
 COMMITTED = Path(__file__).parents[2] / "results"
 
 
-def test_results_md_is_what_the_committed_files_give():
-    assert (COMMITTED / "RESULTS.md").read_text() == results(COMMITTED), "run `bort results`"
+def test_the_pages_are_what_the_committed_files_give():
+    given = pages(COMMITTED)
+    assert {file.name for file in COMMITTED.glob("*.md")} == given.keys()
+    for name, text in given.items():
+        assert (COMMITTED / name).read_text() == text, "run `bort results`"
+
+
+def test_the_page_of_all_results_is_short():
+    """What it leaves out is on the pages that it links to."""
+    given = pages(COMMITTED)
+    assert len(given["RESULTS.md"].splitlines()) < 150
+    assert all(f"({name})" in given["RESULTS.md"] for name in given if name != "RESULTS.md")
 
 
 @pytest.mark.parametrize("table", TABLES)
@@ -24,7 +34,7 @@ def test_every_committed_result_can_be_made_again(table):
     for result in committed:
         experiment = experiments[result.stem]
         assert (experiment.recipe, experiment.note) == (result.recipe, result.note), result.file
-        seeds = "" if result.seed in get(table).seeds else f" --seeds {result.seed}"
+        seeds = "" if result.seed in get(table).seeds_for(experiment, quick=False) else f" --seeds {result.seed}"
         assert result.command == f"bort reproduce {table} --only {result.stem}{seeds}"
         assert (result.table, result.quick) == (table, False)
         assert len(result.commit) >= 7
@@ -61,9 +71,9 @@ def test_a_damaged_file_is_named(result, tmp_path, damage, problem):
     file = result.write(tmp_path)
     file.write_text(damage(file.read_text()))
     with pytest.raises(ValueError, match=rf"seed3\.json is damaged: .*({problem}).*Remove it"):
-        results(tmp_path)
+        pages(tmp_path)
 
 
 def test_an_empty_folder_says_what_to_do(tmp_path):
-    assert "There are no results yet: `bort reproduce table1`" in results(tmp_path)
+    assert "There are no results yet: `bort reproduce table1`" in pages(tmp_path)["RESULTS.md"]
     assert charts(tmp_path) == []

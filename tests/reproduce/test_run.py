@@ -5,7 +5,7 @@ import json
 import pytest
 
 from bort import train
-from bort.reproduce import charts, get, results
+from bort.reproduce import charts, get, pages
 from tests.reproduce.small import fit, make
 from tests.train.small import stop_at
 
@@ -23,7 +23,7 @@ def test_a_table_and_again(tmp_path):
     assert result["commit"] == run.environment[-1]["commit"]
     assert result["data"]["fingerprint"] == run.environment[-1]["data"]["fingerprint"]
     row = f"| mnist5k-acnn-small-bort-s | – | {100 * run.accuracy:.2f} (n = 1) |"
-    assert row in results(tmp_path / "results")
+    assert row in pages(tmp_path / "results")["table1.md"]
 
     before = [file.stat().st_mtime_ns for file in files]
     files[1].unlink()
@@ -33,14 +33,26 @@ def test_a_table_and_again(tmp_path):
     after = [file.stat().st_mtime_ns for file in files]
     assert (after[0], *after[2:]) == (before[0], *before[2:])
 
+    result["recipe"]["epochs"] += 1
+    other = tmp_path / "results/table1/mnist5k-acnn-small-bort-s-seed0.json"
+    other.write_text(json.dumps(result))
+    lines, _ = make("table1", tmp_path)
+    assert lines[0].endswith("is of another recipe than mnist5k-acnn-small-bort-s is now: it is made again")
+    assert lines[1] == "table1: 3 of 4 results are there, 1 to make"
+    assert json.loads(other.read_text())["recipe"]["epochs"] == result["recipe"]["epochs"] - 1
+
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:param group 0. weight decay")  # part of the grid is there to show it
-@pytest.mark.parametrize("table", ["table3", "figures", "ablation", "lenet", "settings", "deep"])
+@pytest.mark.filterwarnings("ignore:param group 0. lr·λ")  # a pull of 15 in the few steps of a test
+@pytest.mark.parametrize("table", ["table3", "figures", "ablation", "lenet", "settings", "deep", "pull"])
 def test_every_other_table(tmp_path, table):
     _, files = make(table, tmp_path)
-    text = results(tmp_path / "results")
+    given = pages(tmp_path / "results")
+    text = given[f"{table}.md"]
     drawn = charts(tmp_path / "results")
+    for chart in drawn:
+        assert f"({table}/{chart.name})" in given["RESULTS.md"]
     assert [chart.name for chart in drawn] == [f"{name}.png" for name in get(table).charts]
     assert len(files) == len(get(table).experiments(True))
     for file in files:
@@ -97,7 +109,7 @@ def test_a_training_that_diverges_stays_in_the_table(tmp_path, table, only, show
     _, (file,) = make(table, tmp_path, only=only, fit=diverging)
     result = json.loads(file.read_text())
     assert (result["failed"], result["metrics"]) == ("the loss is nan at step 7", {})
-    assert shown in results(tmp_path / "results")
+    assert shown in pages(tmp_path / "results")[f"{table}.md"]
     assert charts(tmp_path / "results") == []
 
 

@@ -1,5 +1,7 @@
-"""Sections of RESULTS.md from results that are made up, so that the numbers are known."""
+"""Pages of results from results that are made up, so that the numbers are known."""
 
+import math
+import statistics
 from dataclasses import replace
 from functools import cache
 
@@ -7,7 +9,10 @@ import pytest
 import torch
 
 from bort import train
+from bort.measure import SCORES
 from bort.reproduce import Result, Trained, get
+from bort.reproduce._areas import METHODS
+from bort.reproduce._cells import interval
 
 RECIPES = {name: train.recipes.get(name) for name in train.recipes.names()}
 
@@ -48,12 +53,81 @@ def test_a_quick_row_is_not_the_papers():
     assert "Not the paper's data" in text
 
 
-def test_a_small_row_of_table_2_beside_the_full_one():
-    text = get("table2").section([result("table2", RECIPES["tiny-imagenet-vgg16-bort-a"], 5.0, top5=0.2)])
-    assert "| 5.00 (n = 1) | 20.00 (n = 1) | 69.75 | `bort train imagenet-vgg16-bort-a` |" in line(text, "| tiny")
-    other = replace(RECIPES["mnist-lenet-sgd"], name="of-another-day")
-    text = get("table2").section([result("table2", other, 5.0, top5=0.2)])
-    assert "| 20.00 (n = 1) | – | – |" in line(text, "| of-another-day")
+def test_table_2_tells_what_lambda_does_from_what_decay_does():
+    recipes = {e.recipe.name: e.recipe for e in get("table2").experiments(False)}
+    rows = []
+    for name, accuracies in {
+        "adamw": (60.0, 60.0),
+        "adamw-decay-0.005": (40.0, 42.0),
+        "bort-a": (41.0, 43.0),
+        "bort-a-paper-pull": (45.0, 48.0),
+    }.items():
+        recipe = recipes[f"tiny-imagenet-deit-s-{name}"]
+        rows += [result("table2", recipe, accuracy, seed=seed, top5=0.5) for seed, accuracy in enumerate(accuracies)]
+    text = get("table2").section(rows)
+    assert "| 41.00 ± 1.41 (n = 2) |  | 50.00 ± 0.00 (n = 2) |" in line(
+        text, "| deit-s | adamw with Bort's weight decay |"
+    )
+    # 5 and 6 points: 5.5 ± 12.706 · 0.7071 / √2
+    pulled = line(text, "| deit-s | bort-a with the paper's pull, 4.7 |")
+    assert "| 46.50 ± 2.12 (n = 2) | +5.50 [-0.85, +11.85] (n = 2) |" in pulled
+    assert "| 80.41 |" in pulled, "the paper's"
+    assert "+1.00 [+1.00, +1.00] (n = 2)" in line(text, "| deit-s | bort-a with the paper's λ, 0.05 |")
+    short = line(get("table2").summary(rows), "| deit-s, adamw |")
+    assert "41.00 ± 1.41 (n = 2)" in short, "the control is the baseline"
+    assert "46.50 ± 2.12 (n = 2), +5.50 [-0.85, +11.85] (n = 2) | 4.7 |" in short
+    assert get("table2").summary(rows[:4]) == "No pair of baseline and Bort is there yet.\n"
+
+
+@pytest.mark.parametrize(
+    ("row", "pull"),
+    [("vgg16-bort-s", 94), ("resnet50-bort-s", 9.4), ("resnet50-bort-a", 0.019), ("swin-s-bort-a", 4.7)],
+)
+def test_the_papers_pull_by_the_mean_of_its_rates(row, pull):
+    """λ · steps · the mean rate of a cosine, half its largest, / (1 − momentum); the warm-up of 5 epochs changes little."""
+    recipe = next(
+        e.recipe for e in get("table2").experiments(False) if e.recipe.name == f"tiny-imagenet-{row}-paper-pull"
+    )
+    full = RECIPES[f"imagenet-{row}"]
+    by_hand = full.optim.constraint * 300 * (1_281_167 / full.batch) * full.optim.lr / 2 / (1 - full.optim.momentum)
+    assert recipe.optim.pull == pull
+    assert pull == pytest.approx(by_hand, rel=0.03)
+
+
+@pytest.mark.parametrize("n", range(2, 11))
+def test_intervals_are_students(n):
+    stats = pytest.importorskip("scipy.stats")
+    values = [math.sin(7 * i) for i in range(n)]
+    low, high = stats.t.interval(0.95, n - 1, loc=statistics.mean(values), scale=stats.sem(values))
+    assert interval(values, digits=3) == f"{statistics.mean(values):+.3f} [{low:+.3f}, {high:+.3f}] (n = {n})"
+
+
+def modern(row, deletion, insertion, seed):
+    recipe = next(e.recipe for e in get("modern").experiments(False) if e.recipe.name == row)
+    areas = {
+        f"{score} {end}": [value, 0.01]
+        for score in SCORES
+        for end, value in (("deletion", deletion), ("insertion", insertion))
+    }
+    metrics = {"methods": dict.fromkeys(METHODS, areas), "random_map": areas, "images": 1000, "masks": 1000}
+    return result("modern", recipe, 40.0, seed=seed, similarity={name: [0.1, 0.3] for name in METHODS}, **metrics)
+
+
+def test_areas_of_modern_networks_are_paired_by_seed():
+    baseline, bort = (e.recipe.name for e in get("modern").experiments(False)[:2])
+    rows = [
+        modern(baseline, 0.2, 0.3, 0),
+        modern(baseline, 0.3, 0.5, 1),
+        modern(bort, 0.1, 0.5, 0),
+        modern(bort, 0.2, 0.6, 1),
+    ]
+    text = get("modern").section(rows)
+    assert (
+        "| ig | 0.250 | 0.150 | -0.100 [-0.100, -0.100] (n = 2) | 0.400 | 0.550 | +0.150 [-0.485, +0.785] (n = 2) "
+        "| 0.10 / 0.30 | 0.10 / 0.30 |"
+    ) in text
+    assert "| random map | 0.250 |" in text
+    assert "+0.150 [-0.485, +0.785] (n = 2) |" in line(get("modern").summary(rows), "| deit-s-bort-a | ig |")
 
 
 @cache
@@ -157,7 +231,7 @@ def test_better_worse_or_equal_beside_the_paper():
             table3("tiny-imagenet-acnn-base-sgd", 0.5, 0.5),
         ]
     )
-    relative, probability, logit = text.split("### Score: ")[1:]
+    relative, probability, logit = text.split("## Score: ")[1:]
     cells = "0.500 | 0.450 | better | 0.26 → 0.05 | 0.500 | 0.450 | worse | 0.61 → 0.80"
     assert line(relative, "| mnist") == f"| mnist-acnn-small | sat | {cells} |"
     assert line(relative, "- mnist").endswith("here and in the paper: sat deletion; in the paper only: sat insertion.")

@@ -84,13 +84,15 @@ def test_all_rows_and_nothing_else():
 @pytest.mark.parametrize("row", rows(TABLE_2), ids=lambda row: "-".join(row[:2]))
 def test_tiny_imagenet_differs_in_size_only(row):
     """What is cut is cut alike for a baseline and its Bort."""
+    epochs, warmup = {"vgg16": (30, 2), "resnet50": (40, 2)}.get(row[0], (60, 3))
     large, small = get(f"imagenet-{row[0]}-{row[1]}"), get(f"tiny-imagenet-{row[0]}-{row[1]}")
     same = replace(
         large,
         name=small.name,
         data=replace(large.data, name="folder:tiny-imagenet-100", image_size=64, classes=100),
-        optim=replace(large.optim, warmup_epochs=1),
-        epochs=3,
+        net=replace(large.net, options=large.net.options | ({"patch_size": 8} if row[0] == "deit-s" else {})),
+        optim=replace(large.optim, warmup_epochs=warmup),
+        epochs=epochs,
         batch=large.batch // 4,
         paper=None,
     )

@@ -59,33 +59,35 @@ def reproduce(
 
 
 def results(folder: Path = Path("results"), /, check: bool = False) -> None:
-    """Write RESULTS.md anew out of the result files.
+    """Write RESULTS.md and the pages of its tables anew out of the result files.
 
     Args:
         folder: where they are.
-        check: write nothing, fail if RESULTS.md is not what would be written.
+        check: write nothing, fail if a page is not what would be written.
     """
     with exit_on_error("results", KeyError):
-        from bort.reproduce import results as text
+        from bort.reproduce import pages
 
         if not check:
             _write(folder)
             return
-        file = folder / "RESULTS.md"
-        if not file.exists() or file.read_text() != text(folder):
-            raise ValueError(f"{file} is not what its result files give: run `bort results`")
+        for name, text in pages(folder).items():
+            file = folder / name
+            if not file.exists() or file.read_text() != text:
+                raise ValueError(f"{file} is not what its result files give: run `bort results`")
 
 
 def _write(folder: Path) -> None:
-    """RESULTS.md and its charts."""
+    """RESULTS.md, the pages of its tables, and their charts."""
     from bort._files import write_atomically
-    from bort.reproduce import charts
-    from bort.reproduce import results as text
+    from bort.reproduce import charts, pages
 
-    write_atomically(folder / "RESULTS.md", text(folder))
+    written = []
+    for name, text in pages(folder).items():
+        write_atomically(folder / name, text)
+        written.append(folder / name)
     try:
-        drawn = charts(folder)
+        written += charts(folder)
     except ImportError as error:
         print(f"charts are left as they are: {error}")
-        drawn = []
-    print(", ".join(map(str, (folder / "RESULTS.md", *drawn))) + " written")
+    print(", ".join(map(str, written)) + " written")

@@ -1,4 +1,4 @@
-"""The paper's tables and figures, run again: one JSON file for each result, and RESULTS.md made from these files.
+"""The paper's tables and figures, run again: one JSON file for each result, and pages made from these files.
 
 The names below are imported when they are used: `bort --help` lists the tables without loading torch.
 """
@@ -9,23 +9,23 @@ from typing import TYPE_CHECKING, Any
 from bort.reproduce._registry import TABLES, get
 
 if TYPE_CHECKING:
+    from bort.reproduce._pages import charts, pages
     from bort.reproduce._result import Result
-    from bort.reproduce._results_md import charts, results
     from bort.reproduce._run import reproduce
     from bort.reproduce._table import Experiment, Table, Trained
 
-__all__ = ["TABLES", "Experiment", "Result", "Table", "Trained", "charts", "get", "reproduce", "results"]
+__all__ = ["TABLES", "Experiment", "Result", "Table", "Trained", "charts", "get", "pages", "reproduce"]
 
 _HOME = {
     "Experiment": "_table",
     "Result": "_result",
     "Table": "_table",
     "Trained": "_table",
-    "charts": "_results_md",
+    "charts": "_pages",
+    "pages": "_pages",
     "reproduce": "_run",
-    "results": "_results_md",
 }
-_RENAMED = {"Job": "Experiment", "PLANS": "TABLES for the names, and get(name) for a table"}
+_RENAMED = {"Job": "Experiment", "PLANS": "TABLES for the names, and get(name) for a table", "results": "pages"}
 
 
 def __getattr__(name: str) -> Any:

@@ -1,9 +1,10 @@
-"""Cells, rows and tables of RESULTS.md in Markdown."""
+"""Cells, rows and tables of the pages of results in Markdown."""
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Sequence
+from typing import Any, Final
 
 from bort import train
 from bort.reproduce._result import Result
@@ -33,13 +34,26 @@ def _accuracies(seeds: Iterable[Result]) -> list[float]:
     return [100 * result.metrics["accuracy"] for result in seeds if not result.failed]
 
 
-def mean_cell(values: Sequence[float], failed: int = 0) -> str:
+def values_of(seeds: Iterable[Result], *path: str) -> list[float]:
+    """A metric of those results that have it, by the keys that lead to it; the mean of one that is a mean and its error."""
+    values = []
+    for result in seeds:
+        value: Any = result.metrics
+        for key in path:
+            value = value.get(key, {})
+        value = value[0] if isinstance(value, list) else value
+        if isinstance(value, (int, float)):
+            values.append(float(value))
+    return values
+
+
+def mean_cell(values: Sequence[float], failed: int = 0, digits: int = 2) -> str:
     """Mean, standard deviation and number, such as "98.50 ± 0.71 (n = 2)"."""
     failures = f", {failed} failed" if failed else ""
     if not values:
         return f"– (n = 0{failures})"
-    spread = f" ± {statistics.stdev(values):.2f}" if len(values) > 1 else ""
-    return f"{statistics.mean(values):.2f}{spread} (n = {len(values)}{failures})"
+    spread = f" ± {statistics.stdev(values):.{digits}f}" if len(values) > 1 else ""
+    return f"{statistics.mean(values):.{digits}f}{spread} (n = {len(values)}{failures})"
 
 
 def residual_cell(seeds: Iterable[Result]) -> str:
@@ -70,8 +84,39 @@ def paper_top1(recipe_name: str) -> float | None:
     return paper.top1 if paper else None
 
 
-def table_section(title: str, text: str, header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    return f"## {title}\n\n{text}\n\n{markdown(header, rows)}"
+def difference_cell(before: Sequence[Result], after: Sequence[Result]) -> str:
+    """Of two rows in accuracy, paired by seed, such as "+3.20 [+1.10, +5.30] (n = 3)"; see `interval`."""
+    first, second = ({r.seed: 100 * r.metrics["accuracy"] for r in seeds if not r.failed} for seeds in (before, after))
+    return interval([second[seed] - first[seed] for seed in sorted(first.keys() & second.keys())])
+
+
+def interval(differences: Sequence[float], digits: int = 2) -> str:
+    """Mean, 95% interval by Student's t, and number; "–" of none."""
+    if not differences:
+        return "–"
+    mean, n = statistics.mean(differences), len(differences)
+    if n == 1:
+        return f"{mean:+.{digits}f} (n = 1)"
+    half = _STUDENT[min(n - 1, max(_STUDENT))] * statistics.stdev(differences) / n**0.5
+    return f"{mean:+.{digits}f} [{mean - half:+.{digits}f}, {mean + half:+.{digits}f}] (n = {n})"
+
+
+_STUDENT: Final = {
+    1: 12.7062,
+    2: 4.3027,
+    3: 3.1824,
+    4: 2.7764,
+    5: 2.5706,
+    6: 2.4469,
+    7: 2.3646,
+    8: 2.3060,
+    9: 2.2622,
+}
+"""The 97.5% point of Student's t, by degrees of freedom; beyond nine it is at most 1% smaller a degree."""
+
+
+def text_and_table(text: str, header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    return f"{text}\n\n{markdown(header, rows)}"
 
 
 def markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

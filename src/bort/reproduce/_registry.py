@@ -17,6 +17,7 @@ TABLES: Final[dict[str, str]] = {
     "table2": "Table 2 in small: Tiny ImageNet 100 at 64 px, not ImageNet",
     "pull": "how strong to pull: accuracy, explanations and robustness by λ · Σ lr",
     "table3": "deletion and insertion (tab:insertion_deletion)",
+    "modern": "deletion and insertion on DeiT-S and ResNet-50, with sanity checks",
     "figures": "figures 1 to 3, drawn and in numbers",
     "ablation": "weight decay by λ (fig:ablation_cifar10)",
 }

@@ -32,7 +32,8 @@ def reproduce(
     fit: Fit = train.fit,
     say: Callable[[str], None] = print,
 ) -> list[Path]:
-    """Run the experiments of a table that have no result file yet, and return the files of all of them.
+    """Run the experiments of a table that have no result file yet, or one of another recipe, and return the files of all of
+    them.
 
     A run that was interrupted is continued. A training that diverges is a result too: the table shows it as failed.
 
@@ -51,7 +52,7 @@ def reproduce(
     if not experiments:
         raise ValueError(f"no row of {table} has {only!r} in its name")
     files = [out / _file(table, experiment) for experiment in experiments]
-    missing = [experiment for experiment, file in zip(experiments, files, strict=True) if not file.exists()]
+    missing = [e for e, file in zip(experiments, files, strict=True) if not _is_made(e, file, say)]
     say(f"{table}: {len(experiments) - len(missing)} of {len(experiments)} results are there, {len(missing)} to make")
     for number, experiment in enumerate(missing, 1):
         say(f"{table} {number}/{len(missing)}: {experiment.stem}")
@@ -110,7 +111,17 @@ def _command(table: str, experiment: Experiment, *, quick: bool) -> str:
     """What to type to get this result alone."""
     command = f"bort reproduce {table} --only {experiment.stem}" + (" --quick" if quick else "")
     seed = experiment.recipe.seed
-    return command if seed in get(table).seeds_for(quick) else f"{command} --seeds {seed}"
+    return command if seed in get(table).seeds_for(experiment, quick) else f"{command} --seeds {seed}"
+
+
+def _is_made(experiment: Experiment, file: Path, say: Callable[[str], None]) -> bool:
+    """Whether the result is there. One of another recipe under the same name, as of an earlier version, does not count."""
+    if not file.exists():
+        return False
+    if Result.read_file(file).recipe == experiment.recipe:
+        return True
+    say(f"{file} is of another recipe than {experiment.recipe.name} is now: it is made again")
+    return False
 
 
 def _environment_of(folder: Path) -> dict[str, Any]:

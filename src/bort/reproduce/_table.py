@@ -54,6 +54,8 @@ class Experiment:
     """For the result file; the recipe's by default."""
     baseline: Recipe | None = None
     """A second training, to be drawn beside the first."""
+    seeds: tuple[int, ...] = ()
+    """Instead of the table's own."""
 
     def with_seed(self, seed: int) -> Experiment:
         baseline = None if self.baseline is None else replace(self.baseline, seed=seed)
@@ -67,23 +69,30 @@ class Experiment:
 
 @dataclass(frozen=True)
 class Table:
-    """A table or figure of the paper: its trainings, what is measured of them, and its section of RESULTS.md."""
+    """A table or figure of the paper: its trainings, what is measured of them, and what is written of that."""
 
+    title: str
     experiments: Callable[[bool], list[Experiment]]
     """Called with ``quick``: True for the same in small, on the embedded digits. Each experiment is run with every seed."""
     section: Callable[[list[Result]], str]
-    """Results, in the order of their files' names, as Markdown."""
+    """Results, in the order of their files' names, as the Markdown of the table's own page."""
+    summary: Callable[[list[Result]], str]
+    """The same in a few lines, for RESULTS.md."""
     seeds: tuple[int, ...]
     """Those that are run unless others are asked for; with ``quick`` it is 0 only."""
     also_reads: tuple[str, ...] = ()
-    """Other tables whose results the section gets too, after its own."""
+    """Other tables whose results section and summary get too, after its own."""
     charts: Mapping[str, Callable[[list[Result]], Figure | None]] = field(default_factory=dict)
     """Drawn from the results that did not fail, by the name of the PNG file; None if they have nothing to draw."""
 
-    def seeds_for(self, quick: bool) -> tuple[int, ...]:
-        return (0,) if quick else self.seeds
+    def seeds_for(self, experiment: Experiment, quick: bool) -> tuple[int, ...]:
+        return (0,) if quick else experiment.seeds or self.seeds
 
     def seeded(self, quick: bool, seeds: Iterable[int] | None = None) -> list[Experiment]:
         """Every experiment with every seed, one result file each."""
-        chosen = self.seeds_for(quick) if seeds is None else tuple(seeds)
-        return [experiment.with_seed(seed) for experiment in self.experiments(quick) for seed in chosen]
+        chosen = None if seeds is None else tuple(seeds)
+        return [
+            experiment.with_seed(seed)
+            for experiment in self.experiments(quick)
+            for seed in (self.seeds_for(experiment, quick) if chosen is None else chosen)
+        ]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from bort import train
 from bort.pictures import panels, style
-from bort.reproduce._cells import accuracy_cell, file_links, mean_accuracy, table_section
+from bort.reproduce._cells import accuracy_cell, failures, file_links, mean_accuracy, text_and_table
 from bort.reproduce._measure import training
 from bort.reproduce._result import Result
 from bort.reproduce._table import Experiment, Table
@@ -51,11 +51,25 @@ def section(results: list[Result]) -> str:
     header = ("weight decay \\ λ", *(f"{c:g}" for c in constraints))
     recipe = results[0].recipe
     text = (
-        f"`bort reproduce ablation`. {recipe.net.name}, {recipe.epochs} epochs, the rest as in Table 1; λ 0 is SGD. "
-        "Test accuracy in per cent after the last epoch, at a constant rate: single cells can be several points off. "
-        f"Files: {file_links(results)}.\n\n![Test accuracy by weight decay and λ](ablation/grid.png)"
+        f"`bort reproduce ablation`. {recipe.net.name} on {recipe.data.name}, {recipe.epochs} epochs, the rest as in Table "
+        "1; λ 0 is SGD. Test accuracy in per cent after the last epoch, at a constant rate: single cells can be several "
+        "points off. "
+        f"Files: {file_links(results)}.\n\n{_CHART}"
     )
-    return table_section(f"fig:ablation_cifar10: weight decay by λ, on {recipe.data.name}", text, header, rows)
+    return text_and_table(text, header, rows)
+
+
+_CHART = "![Test accuracy by weight decay and λ](ablation/grid.png)"
+
+
+def summary(results: list[Result]) -> str:
+    """The best of the grid, and its chart."""
+    _, _, cells = _grid([result for result in results if not result.failed])
+    if not cells:
+        return failures(results)
+    (decay, constraint), seeds = max(cells.items(), key=lambda item: mean_accuracy(item[1]) or 0.0)
+    best = f"Best: weight decay {decay:g} with λ {constraint:g}, {accuracy_cell(seeds)}."
+    return f"{results[0].recipe.net.name}, {results[0].recipe.epochs} epochs; λ 0 is SGD. {best}\n\n{_CHART}\n"
 
 
 def chart(results: list[Result]) -> Figure:
@@ -79,4 +93,6 @@ def chart(results: list[Result]) -> Figure:
     return figure
 
 
-TABLE = Table(experiments, section, seeds=(0,), charts={"grid": chart})
+TABLE = Table(
+    "fig:ablation_cifar10: weight decay by λ", experiments, section, summary, seeds=(0,), charts={"grid": chart}
+)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from bort import train
-from bort.reproduce._cells import accuracy_cell, by_row, file_links, table_section
+from bort.reproduce._cells import accuracy_cell, by_row, file_links, text_and_table
 from bort.reproduce._measure import classes
 from bort.reproduce._result import Result
 from bort.reproduce._table import Experiment, Table
@@ -48,7 +48,12 @@ def section(results: list[Result]) -> str:
         "classes die."
     )
     header = ("row", "", "accuracy %", "by seed", "dead classes", "σ", "files")
-    return table_section("A deep plain network", text, header, rows)
+    return text_and_table(text, header, rows)
 
 
-TABLE = Table(experiments, section, seeds=(0, 1, 2))
+def summary(results: list[Result]) -> str:
+    accuracies = "; ".join(f"{seeds[0].note} {accuracy_cell(seeds)}" for seeds in by_row(results).values())
+    return f"ACNN-Base, twelve ReLUs and no normalisation, on embedded digits, accuracy in per cent: {accuracies}.\n"
+
+
+TABLE = Table("A deep plain network", experiments, section, summary, seeds=(0, 1, 2))

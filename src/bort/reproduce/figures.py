@@ -3,6 +3,8 @@ trade-off of adversaries as a chart."""
 
 from __future__ import annotations
 
+import math
+import statistics
 from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -15,7 +17,7 @@ from bort._defaults import SALIENT_CHANNELS
 from bort._files import write_atomically
 from bort._sample_sizes import SampleSizes
 from bort.pictures import MUTED, colour, panels, style, to_png
-from bort.reproduce._cells import failures, markdown, table_section
+from bort.reproduce._cells import by_row, failures, markdown, text_and_table
 from bort.reproduce._measure import training
 from bort.reproduce._pairs import acnn_small, digits
 from bort.reproduce._result import Result
@@ -121,9 +123,8 @@ def drawn(trained: Trained, *, sizes: SampleSizes) -> dict[str, Any]:
 def section(results: list[Result]) -> str:
     drawings = [result for result in results if "pictures" in result.metrics]
     numbers = [result for result in results if not result.failed and "pictures" not in result.metrics]
-    title = "Figures 1 to 3 in numbers"
     if not numbers:
-        return f"## {title}\n\n" + failures(results) + _pictures(drawings)
+        return failures(results) + _pictures(drawings)
     rows: list[Sequence[str]] = []
     trade_off: list[Sequence[str]] = []
     for result in numbers:
@@ -140,16 +141,34 @@ def section(results: list[Result]) -> str:
     )
     adversary_header = ("row", "path of g", "k", "map is target", "image is target", "like source", "like target")
     return (
-        table_section(title, text, header, rows)
+        text_and_table(text, header, rows)
         + failures(results)
-        + "\n### Adversaries (fig:3_3_adversary): a trade-off\n\n"
+        + _pictures(drawings)
+        + "\n## Adversaries (fig:3_3_adversary): a trade-off\n\n"
         f"{numbers[0].metrics['adversaries'][0]['pairs']} random pairs of two classes. *is target*: of the pairs that the "
         "network itself tells apart, the part that it takes for what it says of the target; *like* is the correlation with "
         "source and target. The chart has the first seed of each; numbers in it are the smallest and the largest k.\n\n"
-        "![How many images are taken for the target, against how much they look like the source](figures/trade-off.png)\n\n"
-        + markdown(adversary_header, trade_off)
-        + _pictures(drawings)
+        f"{_TRADE_OFF}\n\n" + markdown(adversary_header, trade_off)
     )
+
+
+_TRADE_OFF = (
+    "![How many images are taken for the target, against how much they look like the source](figures/trade-off.png)"
+)
+
+
+def summary(results: list[Result]) -> str:
+    """How much of the input comes back, and the chart of adversaries."""
+    numbers = [result for result in results if not result.failed and "pictures" not in result.metrics]
+    if not numbers:
+        return failures(results)
+    kept = list(numbers[0].metrics["reconstruction"])
+    rows = []
+    for name, seeds in by_row(numbers).items():
+        means = (statistics.mean(s.metrics["reconstruction"].get(k, math.nan) for s in seeds) for k in kept)
+        rows.append((name, *(f"{mean:.3f}" for mean in means), str(len(seeds))))
+    text = "Correlation of the reconstruction from the top map with the input, by how many features are kept"
+    return f"{text}:\n\n{markdown(('network', *kept, 'n'), rows)}\n{_TRADE_OFF}\n"
 
 
 def _layer_cells(metrics: dict[str, Any]) -> tuple[str, ...]:
@@ -172,7 +191,7 @@ def _pictures(drawings: list[Result]) -> str:
     """The figures that were drawn, with their titles and texts."""
     text = ""
     for result in drawings:
-        text += f"\n### Drawn: {result.stem}\n\n[json]({result.file})\n\n"
+        text += f"\n## Drawn: {result.stem}\n\n[json]({result.file})\n\n"
         for picture in result.metrics["pictures"]:
             image = f"![{picture['alt']}]({result.table}/{result.stem}/{picture['name']}.png)"
             text += f"**{picture['title']}** ({picture['paper']}). {picture['look']}\n\n{image}\n\n"
@@ -217,4 +236,4 @@ def _line(axes: Axes, adversaries: list[dict[str, Any]], line_colour: str, marke
         axes.annotate(k, place, fontsize=6, color=MUTED, xytext=(3, 3), textcoords="offset points")
 
 
-TABLE = Table(experiments, section, seeds=(0,), charts={"trade-off": trade_off_chart})
+TABLE = Table("Figures 1 to 3", experiments, section, summary, seeds=(0,), charts={"trade-off": trade_off_chart})

@@ -11,15 +11,20 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-import torch
-
-from bort import explain, invert, measure, penalty, train
-from bort.layers import linear_maps
-from bort.reproduce._cells import accuracy_cell, failures, file_links, table_section
-from bort.reproduce._measure import training
+from bort import explain, invert, train
+from bort.reproduce._areas import areas_of
+from bort.reproduce._cells import (
+    accuracy_cell,
+    failures,
+    file_links,
+    markdown,
+    mean_accuracy,
+    text_and_table,
+    values_of,
+)
+from bort.reproduce._measure import more_than_accuracy
 from bort.reproduce._result import Result
 from bort.reproduce._table import Experiment, Table, Trained
-from bort.reproduce.table3 import areas_of
 from bort.train import Recipe
 from bort.train.recipes import Augment
 
@@ -32,20 +37,12 @@ _HELD_OUT: Final = 10
 
 
 def deit() -> Recipe:
-    """DeiT-S on Tiny ImageNet with patches of 8 px, 64 of them as against 196 on ImageNet, and Bort's weight decay."""
-    base = train.recipes.get("tiny-imagenet-deit-s-bort-a")
-    return replace(
-        base,
-        name="deit-s",
-        net=replace(base.net, options={**base.net.options, "patch_size": 8}),
-        optim=replace(base.optim, warmup_epochs=3),
-        epochs=60,
-    )
+    """With Bort's weight decay."""
+    return replace(train.recipes.get("tiny-imagenet-deit-s-bort-a"), name="deit-s")
 
 
 def resnet() -> Recipe:
-    base = train.recipes.get("tiny-imagenet-resnet50-bort-s")
-    return replace(base, name="resnet50", optim=replace(base.optim, warmup_epochs=2), epochs=40)
+    return replace(train.recipes.get("tiny-imagenet-resnet50-bort-s"), name="resnet50")
 
 
 def acnn_small() -> Recipe:
@@ -96,28 +93,12 @@ def experiments(quick: bool) -> list[Experiment]:
 def looked_at(trained: Trained, *, images: int, masks: int) -> dict[str, Any]:
     """Accuracy and residuals; deletion and insertion; reconstructions; calibration; robustness."""
     x, _ = trained.examples(images)
-    many, many_labels = trained.examples(5000)
     model = trained.model
-    with torch.no_grad():
-        logits = torch.cat([model(batch) for batch in torch.split(many, 1000)])
-    calibrated = measure.calibration(logits, many_labels)
-    scale = trained.run.recipe.optim.scale
-    residuals = [
-        penalty.residual(weight, scale=scale, blocks=linear.blocks, transposed=linear.transposed).item()
-        for _, weight, _, linear in linear_maps(model)
-    ]
     top = explain.top_layer(model, x[:1])
     rebuilt = invert.correlation(invert.reconstruct(model, x[:64], top), x[:64])
-    return training(trained) | {
-        "pull": trained.run.history[-1]["pull"],
-        "median_residual": statistics.median(residuals),
+    return more_than_accuracy(trained) | {
         "methods": areas_of(model, x, _METHODS, {"rise": {"masks": masks}}),
         "reconstruction": round(rebuilt.double().mean().item(), 4),
-        "calibration_error": round(calibrated.error, 5),
-        "corruptions": {
-            kind: round(accuracy, 5)
-            for kind, accuracy in measure.robustness(model, *trained.examples(1000), trained.run.view()).items()
-        },
         "images": len(x),
         "masks": masks,
     }
@@ -134,14 +115,8 @@ def _networks(results: list[Result]) -> dict[str, dict[float, list[Result]]]:
 
 def _mean(seeds: list[Result], *path: str) -> float:
     """Of a metric over the seeds; nan if one of them does not have it."""
-    values = []
-    for result in seeds:
-        value: Any = result.metrics
-        for key in path:
-            value = value.get(key, {})
-        value = value[0] if isinstance(value, list) else value
-        values.append(float(value) if isinstance(value, (int, float)) else math.nan)
-    return statistics.mean(values)
+    values = values_of(seeds, *path)
+    return statistics.mean(values) if len(values) == len(seeds) else math.nan
 
 
 def _cell(value: float) -> str:
@@ -174,11 +149,28 @@ def section(results: list[Result]) -> str:
         f"and FGSM on 1,000 of them, deletion and insertion (probability) on {results[0].metrics.get('images', '–')}.\n\n"
         f"{failures(results)}"
         '"–": not measured. One seed is no proof: the spread between seeds is not known yet where n = 1.\n\n'
-        "![what each pull gains and costs](pull/curves.png)"
+        f"{_CURVES}"
     )
-    return table_section(
-        "How strong to pull", text, ("network", "pull", "held-out accuracy %", *_COLUMNS, "files"), rows
+    return text_and_table(text, ("network", "pull", "held-out accuracy %", *_COLUMNS, "files"), rows)
+
+
+_CURVES: Final = "![what each pull gains and costs](pull/curves.png)"
+
+
+def summary(results: list[Result]) -> str:
+    """For each network: without a pull, with the best one, and what that does to explanations."""
+    rows = []
+    for name, pulls in _networks([result for result in results if not result.failed]).items():
+        best = max(pulls, key=lambda pull: mean_accuracy(pulls[pull]) or 0.0)
+        ends = [pulls[pull] for pull in (0.0, best) if pull in pulls]
+        insertion = " → ".join(_cell(_mean(seeds, *_COLUMNS["IG insertion ↑"])) for seeds in ends)
+        rows.append((name, f"{best:g}", " → ".join(map(accuracy_cell, ends)), insertion))
+    text = (
+        "Pull = λ · Σ lr / (1 − momentum); trained with pulls from 0 (the optimizer without Bort, same weight decay) to 15, "
+        "compared on held-out training images"
     )
+    header = ("network", "best pull", "held-out accuracy %, 0 → best", "IG insertion ↑, 0 → best")
+    return f"{text}.\n\n{_CURVES}\n\n{markdown(header, rows)}"
 
 
 def chart(results: list[Result]) -> Figure | None:
@@ -208,4 +200,4 @@ def chart(results: list[Result]) -> Figure | None:
     return figure
 
 
-TABLE = Table(experiments, section, seeds=(0,), charts={"curves": chart})
+TABLE = Table("How strong to pull", experiments, section, summary, seeds=(0,), charts={"curves": chart})

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from bort import train
-from bort.reproduce._cells import accuracy_cell, by_row, file_links, residual_cell, table_section
+from bort.reproduce._cells import accuracy_cell, by_row, file_links, markdown, residual_cell, text_and_table
 from bort.reproduce._measure import training
 from bort.reproduce._result import Result
 from bort.reproduce._table import Experiment, Table
@@ -50,7 +50,20 @@ def section(results: list[Result]) -> str:
         rows.append((name, seeds[0].note, before, accuracy_cell(seeds), residual_cell(seeds), file_links(seeds)))
     text = "`bort reproduce settings`. Rows of Table 1 with one thing changed; with λ 0.01 weight decay too (0.001)."
     header = ("row", "changed", "as in Table 1 %", "changed so %", "residual", "files")
-    return table_section("Other settings", text, header, rows)
+    return text_and_table(text, header, rows)
+
+
+def summary(results: list[Result]) -> str:
+    """A line for each row of Table 1, a column for each change."""
+    table1 = [result for result in results if result.table == "table1"]
+    lines: dict[str, dict[str, str]] = {}
+    for seeds in by_row(result for result in results if result.table == "settings").values():
+        unchanged = [result for result in table1 if _is_base(result.recipe, seeds[0].recipe)]
+        name = f"{seeds[0].recipe.data.name}, {seeds[0].recipe.net.name}, {seeds[0].recipe.optim.name}"
+        cells = lines.setdefault(name, {"as in Table 1": accuracy_cell(unchanged) if unchanged else "–"})
+        cells[seeds[0].note] = accuracy_cell(seeds)
+    notes = list(dict.fromkeys(note for cells in lines.values() for note in cells))
+    return markdown(("", *notes), ((name, *(cells.get(note, "–") for note in notes)) for name, cells in lines.items()))
 
 
 def _is_base(base: Recipe, changed: Recipe) -> bool:
@@ -59,4 +72,4 @@ def _is_base(base: Recipe, changed: Recipe) -> bool:
     return (base.net, base.data, base.optim.name) == (changed.net, changed.data, changed.optim.name)
 
 
-TABLE = Table(experiments, section, seeds=(0, 1, 2), also_reads=("table1",))
+TABLE = Table("Other settings", experiments, section, summary, seeds=(0, 1, 2), also_reads=("table1",))

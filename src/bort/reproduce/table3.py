@@ -3,16 +3,12 @@ ACNN-Base on Tiny ImageNet stands in for the paper's on ImageNet."""
 
 from __future__ import annotations
 
-import os
-import statistics
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-from torch import Tensor, nn
-
 from bort import measure
+from bort.reproduce._areas import DELETION_STEPS, METHODS, areas_of, options_for, over_seeds, verdict
 from bort.reproduce._cells import accuracy_cell, failures, file_links, markdown
 from bort.reproduce._measure import training
 from bort.reproduce._pairs import Pair, acnn_small, digits, sgd_and_bort
@@ -48,11 +44,8 @@ PAPER: Final[dict[str, dict[str, tuple[Areas, Areas]]]] = {
     },
 }
 """With SGD, then with Bort, by data set and method."""
-_METHODS: Final = sorted(PAPER["mnist"])
-"""The paper's six, whatever other packages register."""
 _STANDS_FOR: Final = {"folder:tiny-imagenet-100": "imagenet"}
 
-_STEPS: Final = 28
 _LAYERS: Final = {"acnn-base": "conv8"}
 """Section 4.2.2: visualizations are of the 5th layer of ACNN-Small, which is its top, and of the 8th of ACNN-Base."""
 
@@ -69,30 +62,12 @@ def experiments(quick: bool) -> list[Experiment]:
 def saliency(trained: Trained, *, images: int, masks: int) -> dict[str, Any]:
     """Areas under deletion and insertion by all scores: mean and standard error over the images."""
     x, _ = trained.examples(images)
-    workers = max(0, (os.cpu_count() or 1) - 2) if images > 50 else 0
-    options: dict[str, dict[str, object]] = {"rise": {"masks": masks}, "xrai": {"workers": workers}}
+    options = options_for(images, masks)
     net = trained.run.recipe.net.name
     if net in _LAYERS:
         options["sat"] = {"layer": _LAYERS[net]}
-    methods = areas_of(trained.model, x, _METHODS, options)
+    methods = areas_of(trained.model, x, METHODS, options)
     return training(trained) | {"methods": methods, "images": len(x), "masks": masks}
-
-
-def areas_of(
-    model: nn.Module, x: Tensor, methods: Sequence[str], options: dict[str, dict[str, object]]
-) -> dict[str, dict[str, Any]]:
-    """By method: areas under deletion and insertion by all scores, mean and standard error over the images."""
-    areas_by_method = {}
-    for name, evaluation in measure.evaluate(model, x, methods, steps=_STEPS, options=options).items():
-        areas: dict[str, Any] = {"seconds": round(evaluation.seconds, 2)}
-        for score in measure.SCORES:
-            for end in ("deletion", "insertion"):
-                values = getattr(evaluation.scores[score], end).double()
-                values = values[~values.isnan()]  # images without a relative score do not count
-                error = values.std().item() / len(values) ** 0.5 if len(values) > 1 else 0.0
-                areas[f"{score} {end}"] = [round(values.mean().item(), 5), round(error, 5)]
-        areas_by_method[name] = areas
-    return areas_by_method
 
 
 @dataclass(frozen=True)
@@ -119,20 +94,19 @@ def _complete(results: list[Result]) -> list[Both]:
 
 def section(results: list[Result]) -> str:
     finished = [result for result in results if not result.failed]
-    title = "## Table 3: deletion and insertion\n\n"
     if not finished:
-        return title + failures(results)
+        return failures(results)
     metrics, pairs = finished[0].metrics, _complete(finished)
     accuracies = "; ".join(f"{p.name} {accuracy_cell(p.baseline)} → {accuracy_cell(p.bort)}" for p in pairs)
     head = (
         f"`bort reproduce table3`. {metrics['images']} test images, the class that each network says, pixels to and from the "
-        f"mean colour, {_STEPS} steps, RISE with {metrics['masks']} masks. *better* or *worse* with Bort where the "
+        f"mean colour, {DELETION_STEPS} steps, RISE with {metrics['masks']} masks. *better* or *worse* with Bort where the "
         "difference is more than two standard errors of it over the images, = otherwise; another training may differ by "
         f"more. Files: {file_links(results)}.\n\n"
         f"Accuracy of the networks, which the areas depend on: {accuracies.replace(' (n = 1)', '%')}.\n\n"
     )
     parts = [_by_score(pairs, score) for score in sorted(measure.SCORES, key=lambda score: score != "relative")]
-    return title + head + failures(results) + "\n".join(parts)
+    return head + failures(results) + "\n".join(parts)
 
 
 def _by_score(pairs: list[Both], score: str) -> str:
@@ -145,7 +119,7 @@ def _by_score(pairs: list[Both], score: str) -> str:
         for method in pair.baseline[0].metrics["methods"]:
             cells, paper = [], papers.get(method)
             for place, end in enumerate(("deletion", "insertion")):
-                sgd, bort = (_over_seeds(runs, method, f"{score} {end}") for runs in (pair.baseline, pair.bort))
+                sgd, bort = (over_seeds(runs, method, f"{score} {end}") for runs in (pair.baseline, pair.bort))
                 change = verdict(sgd, bort, lower_is_better=end == "deletion")
                 cells += [f"{sgd[0]:.3f}", f"{bort[0]:.3f}", change]
                 if paper:
@@ -161,7 +135,7 @@ def _by_score(pairs: list[Both], score: str) -> str:
     paper_column = ("paper",) if score == "relative" else ()
     deletion, insertion = ("deletion, baseline ↓", "Bort ↓", ""), ("insertion, baseline ↑", "Bort ↑", "")
     header = ("network", "method", *deletion, *paper_column, *insertion, *paper_column)
-    return f"### Score: {score}\n\n{_SCORES[score]}.\n\n" + markdown(header, rows) + (agreements and f"\n{agreements}")
+    return f"## Score: {score}\n\n{_SCORES[score]}.\n\n" + markdown(header, rows) + (agreements and f"\n{agreements}")
 
 
 def _agreement(network: str, improved: dict[tuple[bool, bool], list[str]]) -> str:
@@ -169,12 +143,6 @@ def _agreement(network: str, improved: dict[tuple[bool, bool], list[str]]) -> st
     titles = {(True, True): "here and in the paper", (False, True): "in the paper only", (True, False): "here only"}
     lists = [f"{title}: {', '.join(improved[where])}" for where, title in titles.items() if where in improved]
     return f"- {network}, better with Bort {'; '.join(lists)}.\n" if lists else ""
-
-
-def _over_seeds(seeds: list[Result], method: str, area: str) -> tuple[float, float]:
-    """Mean of the seeds' means, and its standard error from theirs."""
-    cells = [result.metrics["methods"][method][area] for result in seeds]
-    return statistics.mean(c[0] for c in cells), sum(c[1] ** 2 for c in cells) ** 0.5 / len(cells)
 
 
 _SCORES: Final = {
@@ -185,12 +153,26 @@ _SCORES: Final = {
 }
 
 
-def verdict(baseline: tuple[float, float], bort: tuple[float, float], *, lower_is_better: bool) -> str:
-    """Of two means with their standard errors: "=" if they differ by two standard errors of the difference or less."""
-    difference, error = bort[0] - baseline[0], (baseline[1] ** 2 + bort[1] ** 2) ** 0.5
-    if abs(difference) <= 2 * error:
-        return "="
-    return "better" if (difference < 0) == lower_is_better else "worse"
+def summary(results: list[Result]) -> str:
+    """A line for each network: how many of its cells are better with Bort, and how many worse."""
+    rows = []
+    for pair in _complete([result for result in results if not result.failed]):
+        cells = []
+        for score in measure.SCORES:
+            verdicts = [
+                _change(pair, method, score, end)
+                for method in pair.baseline[0].metrics["methods"]
+                for end in ("deletion", "insertion")
+            ]
+            cells.append(f"{verdicts.count('better')} better, {verdicts.count('worse')} worse of {len(verdicts)}")
+        rows.append((pair.name, f"{accuracy_cell(pair.baseline)} → {accuracy_cell(pair.bort)}", *cells))
+    text = "Areas under deletion and insertion of the six methods, better or worse with Bort, by the score that is followed"
+    return f"{text}:\n\n{markdown(('network', 'accuracy %', *measure.SCORES), rows)}" if rows else failures(results)
 
 
-TABLE = Table(experiments, section, seeds=(0,))
+def _change(pair: Both, method: str, score: str, end: str) -> str:
+    sgd, bort = (over_seeds(runs, method, f"{score} {end}") for runs in (pair.baseline, pair.bort))
+    return verdict(sgd, bort, lower_is_better=end == "deletion")
+
+
+TABLE = Table("Table 3: deletion and insertion", experiments, section, summary, seeds=(0,))

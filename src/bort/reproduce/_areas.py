@@ -1,0 +1,57 @@
+"""Areas under deletion and insertion, as tables compare them."""
+
+from __future__ import annotations
+
+import os
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from torch import Tensor, nn
+
+from bort import measure
+from bort.reproduce._result import Result
+
+METHODS: Final = ("cam", "guided-ig", "ig", "rise", "sat", "xrai")
+"""The paper's six, whatever other packages register."""
+DELETION_STEPS: Final = 28
+
+
+def options_for(images: int, masks: int) -> dict[str, dict[str, object]]:
+    """Of the methods; XRAI's segments are made by several processes where there are many images."""
+    workers = max(0, (os.cpu_count() or 1) - 2) if images > 50 else 0
+    return {"rise": {"masks": masks}, "xrai": {"workers": workers}}
+
+
+def areas_of(
+    model: nn.Module, x: Tensor, methods: Sequence[str], options: dict[str, dict[str, object]]
+) -> dict[str, dict[str, Any]]:
+    """By method: areas under deletion and insertion by all scores, mean and standard error over the images."""
+    evaluations = measure.evaluate(model, x, methods, steps=DELETION_STEPS, options=options)
+    return {name: {"seconds": round(e.seconds, 2)} | mean_areas(e.scores) for name, e in evaluations.items()}
+
+
+def mean_areas(scores: Mapping[measure.Score, measure.DeletionInsertion]) -> dict[str, Any]:
+    """ "probability deletion" and the like: mean and standard error over the images."""
+    areas: dict[str, Any] = {}
+    for score, curves in scores.items():
+        for end in ("deletion", "insertion"):
+            values = getattr(curves, end).double()
+            values = values[~values.isnan()]  # images without a relative score do not count
+            error = values.std().item() / len(values) ** 0.5 if len(values) > 1 else 0.0
+            areas[f"{score} {end}"] = [round(values.mean().item(), 5), round(error, 5)]
+    return areas
+
+
+def over_seeds(seeds: list[Result], method: str, area: str) -> tuple[float, float]:
+    """Mean of the seeds' means, and its standard error from theirs."""
+    cells = [result.metrics["methods"][method][area] for result in seeds]
+    return statistics.mean(c[0] for c in cells), sum(c[1] ** 2 for c in cells) ** 0.5 / len(cells)
+
+
+def verdict(baseline: tuple[float, float], bort: tuple[float, float], *, lower_is_better: bool) -> str:
+    """Of two means with their standard errors: "=" if they differ by two standard errors of the difference or less."""
+    difference, error = bort[0] - baseline[0], (baseline[1] ** 2 + bort[1] ** 2) ** 0.5
+    if abs(difference) <= 2 * error:
+        return "="
+    return "better" if (difference < 0) == lower_is_better else "worse"
