@@ -5,7 +5,7 @@ import json
 import pytest
 
 from bort import train
-from bort.reproduce import charts, get, pages
+from bort.reproduce import Trained, charts, get, pages
 from tests.reproduce.small import fit, make
 from tests.train.small import stop_at
 
@@ -124,3 +124,14 @@ def test_a_seed_that_the_table_does_not_have(tmp_path):
 def test_a_row_that_is_not_there(tmp_path):
     with pytest.raises(ValueError, match="no row of table1 has 'vgg' in its name"):
         make("table1", tmp_path, only="vgg")
+
+
+def test_modern_networks_are_compared_with_random_ones(tmp_path):
+    make("table1", tmp_path, only="lenet-sgd")
+    run = train.load(tmp_path / "runs/mnist5k-lenet-sgd-seed0")
+    measure = get("modern").experiments(False)[0].measure
+    metrics = measure(Trained(run, None, "cpu", None, tmp_path), images=8, masks=20, compared=4)
+    assert metrics["methods"].keys() == metrics["similarity"].keys() == {"cam", "guided-ig", "ig", "rise", "sat", "xrai"}
+    assert metrics["random_map"].keys() == metrics["methods"]["ig"].keys() - {"seconds"}
+    assert all(-1 <= value <= 1 for pair in metrics["similarity"].values() for value in pair)
+    assert (metrics["images"], metrics["compared"]) == (8, 4)
