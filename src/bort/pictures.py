@@ -53,8 +53,10 @@ _HEAT = "inferno"  # from dark to bright in even steps, also in grey and for the
 
 
 def picture(pixels: Tensor) -> Picture:
-    """An image (C, H, W) in [0, 1], grey or in colour."""
-    values = pixels.detach().cpu().float().clamp(0, 1).expand(3, *pixels.shape[1:])
+    """An image (C, H, W) in [0, 1], grey or in colour; if it has neither 1 nor 3 channels, their mean."""
+    values = pixels.detach().cpu().float().clamp(0, 1)
+    if len(values) != 3:
+        values = values.mean(dim=0).expand(3, *values.shape[1:])
     return (values * 255).round().byte().permute(1, 2, 0).numpy()
 
 

@@ -131,7 +131,9 @@ def test_modern_networks_are_compared_with_random_ones(tmp_path):
     run = train.load(tmp_path / "runs/mnist5k-lenet-sgd-seed0")
     measure = get("modern").experiments(False)[0].measure
     metrics = measure(Trained(run, None, "cpu", None, tmp_path), images=8, masks=20, compared=4)
-    assert metrics["methods"].keys() == metrics["similarity"].keys() == {"cam", "guided-ig", "ig", "rise", "sat", "xrai"}
+    assert (
+        metrics["methods"].keys() == metrics["similarity"].keys() == {"cam", "guided-ig", "ig", "rise", "sat", "xrai"}
+    )
     assert metrics["random_map"].keys() == metrics["methods"]["ig"].keys() - {"seconds"}
     assert all(-1 <= value <= 1 for pair in metrics["similarity"].values() for value in pair)
     assert (metrics["images"], metrics["compared"]) == (8, 4)

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
@@ -21,32 +21,58 @@ if TYPE_CHECKING:
 class View:
     """Resizes, crops and normalises an image: for testing, for explaining, and for training without augmentation.
 
-    Images are resized so that a crop of 7/8 has the size wanted, as on ImageNet; those that are no larger (Tiny ImageNet's,
-    digits) are left whole.
+    Images are resized so that a central crop of 7/8 has the size wanted, as on ImageNet; those that are no larger (Tiny
+    ImageNet's, digits) are left whole.
     """
 
-    size: int
+    size: int | tuple[int, int]
+    """Of the network's input: a side, or (height, width)."""
     channels: int
     mean: tuple[float, ...]
     std: tuple[float, ...]
     class_names: tuple[str, ...] = ()
+    crop_part: float = 0.875
+    """The part of a larger image's side that the crop keeps."""
+    interpolation: Literal["bilinear", "bicubic"] = "bilinear"
+
+    @property
+    def height(self) -> int:
+        return self.size if isinstance(self.size, int) else self.size[0]
+
+    @property
+    def width(self) -> int:
+        return self.size if isinstance(self.size, int) else self.size[1]
 
     def __call__(self, image: Image) -> Tensor:
-        """(1, C, size, size). Equal to timm's evaluation transform to the bit, without the seconds of importing timm."""
+        """(1, C, height, width). Equal to timm's evaluation transform to the bit, without the seconds of importing timm."""
         return self.normaliser("cpu")(self.crop(image)[None])
 
     def crop(self, image: Image) -> Tensor:
-        """The bytes (C, size, size) that the network sees of an image."""
+        """The bytes (C, height, width) that the network sees of an image."""
         from PIL.Image import Resampling
 
+        if self.channels not in (1, 3):
+            raise ValueError(
+                f"this network sees {self.channels} channels, an image file has 1 or 3: give its images as a tensor"
+            )
         image = to_eight_bits(image).convert("L" if self.channels == 1 else "RGB")
-        shorter = min(image.size)
-        target = self.size if shorter <= self.size else math.floor(self.size / 0.875)
-        width, height = (target if side == shorter else int(target * side / shorter) for side in image.size)
-        left, top = round((width - self.size) / 2), round((height - self.size) / 2)
-        resized = image.resize((width, height), Resampling.BILINEAR)
-        pixels = np.array(resized.crop((left, top, left + self.size, top + self.size)))
-        return torch.from_numpy(pixels.reshape(self.size, self.size, self.channels)).permute(2, 0, 1).contiguous()
+        resized = image.resize(self._resized(*image.size), Resampling[self.interpolation.upper()])
+        left, top = round((resized.width - self.width) / 2), round((resized.height - self.height) / 2)
+        pixels = np.array(resized.crop((left, top, left + self.width, top + self.height)))
+        return torch.from_numpy(pixels.reshape(self.height, self.width, self.channels)).permute(2, 0, 1).contiguous()
+
+    def _resized(self, width: int, height: int) -> tuple[int, int]:
+        """Width and height before the crop: the smaller ones that cover it, with the proportions of the image."""
+        part = 1.0 if width <= self.width or height <= self.height else self.crop_part
+        target_width, target_height = (math.floor(side / part) for side in (self.width, self.height))
+        if target_width == target_height:
+            shorter = min(width, height)
+            sides = [
+                target_width if side == shorter else int(target_width * side / shorter) for side in (width, height)
+            ]
+            return sides[0], sides[1]
+        ratio = min(width / target_width, height / target_height)
+        return round(width / ratio), round(height / ratio)
 
     def normaliser(self, device: torch.device | str) -> Callable[[Tensor], Tensor]:
         """A function from bytes (N, C, H, W) on the device to the network's input."""
@@ -54,7 +80,7 @@ class View:
         return lambda images: (images.float() / 255 - mean) / std
 
     def read(self, file: str | os.PathLike[str]) -> Tensor:
-        """(1, C, size, size) of an image file."""
+        """(1, C, height, width) of an image file."""
         from PIL import Image as images
         from PIL import ImageOps
 
@@ -85,7 +111,9 @@ class View:
         return mean, std
 
     def name(self, label: int) -> str:
-        """The name of a class; its number if it has none."""
+        """The name of a class; its number if it has none, and nothing for -1, a class that is not known."""
+        if label < 0:
+            return ""
         return self.class_names[label] if label < len(self.class_names) else str(label)
 
 

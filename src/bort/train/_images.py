@@ -91,9 +91,9 @@ def _in_memory(
     if runtime.images == "files":
         return None, f"{from_files} (images=files)"
     is_free = runtime.images == "auto"
-    if not recipe.augment.crop_and_flip and (size := _first_size(data)) != (view.size, view.size):
+    if not recipe.augment.crop_and_flip and (size := _first_size(data)) != (view.height, view.width):
         # Each would have to be resized by PIL, as test images are: that is done when they are read.
-        reason = f"they are {size[0]}×{size[1]}, are resized to {view.size} px and not augmented"
+        reason = f"they are {size[0]}×{size[1]}, are resized to {view.width} px and not augmented"
         if not is_free:
             raise ValueError(f"images={runtime.images}: {reason}. Use images=auto or files")
         return None, f"{from_files}: {reason}"
@@ -151,7 +151,7 @@ def _first_size(data: Folder) -> tuple[int, int]:
 
 def _test_images(packed: Packed, view: View) -> Tensor:
     """The bytes that the network sees of the test images."""
-    if packed.test_images.shape[2:] == (view.size, view.size):
+    if packed.test_images.shape[2:] == (view.height, view.width):
         return packed.test_images
     from PIL import Image
 
