@@ -8,7 +8,7 @@ from bort import measure
 
 
 def test_of_a_run(bort, run, capsys):
-    bort("audit", run.path, "--images", 20, "--form", "json")
+    bort("audit", run.path, "--count", 20, "--form", "json")
     rows = json.loads(capsys.readouterr().out)
     expected = measure.audit(run.model, run.examples(20)[0]).to_dict()
     assert [row["name"] for row in rows] == [row["name"] for row in expected]
@@ -16,7 +16,7 @@ def test_of_a_run(bort, run, capsys):
 
 
 def test_without_images(bort, run, capsys):
-    bort("audit", run.path, "--images", 0, "--form", "markdown")
+    bort("audit", run.path, "--count", 0, "--form", "markdown")
     shown = capsys.readouterr().out.splitlines()
     assert shown[0].startswith("| layer |")
     assert "| – |" in shown[2], "nothing is measured on data"
@@ -34,15 +34,16 @@ def test_of_a_network(bort, capsys, what, layer):
 
 
 def test_of_a_subject_with_images(bort, capsys):
-    bort("audit", "tests.cli.networks:subject", "--images", 10, "--form", "json")
+    bort("audit", "tests.cli.networks:subject", "--count", 10, "--form", "json")
     assert json.loads(capsys.readouterr().out)[0]["ratio"] is not None
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("lenet", "--images", 7), "a network by itself has no images"),
-        (("RUN", "--image-size", 64), "a run has its own"),
+        (("lenet", "--count", 7), "a network by itself has no images"),
+        (("RUN", "--images", 7), "--images 7: this is a folder of images; --count says how many"),
+        (("RUN", "--size", 64), "a run has its own"),
         (("lenett",), "'lenett' is neither the folder of a run nor a network"),
         ((".",), "is not a run"),
         (("tests.cli.networks:nothing",), "has no 'nothing'"),

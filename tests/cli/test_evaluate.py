@@ -10,7 +10,7 @@ from bort import measure
 
 def test_two_runs(run, bort, tmp_path, capsys):
     out = tmp_path / "out"
-    bort("evaluate", run.path, run.path, "--methods", "cam", "sat", "--k", 4, "--images", 6, "--steps", 7, "--out", out)
+    bort("evaluate", run.path, run.path, "--methods", "cam", "sat", "--k", 4, "--count", 6, "--steps", 7, "--out", out)
     shown = capsys.readouterr().out
     assert shown.count("1-small") == shown.count("2-small") == 2
     x = run.examples(6)[0]
@@ -27,14 +27,14 @@ def test_two_runs(run, bort, tmp_path, capsys):
 
 
 def test_a_network_that_no_run_has_trained(bort, in_a_folder_of_its_own, tmp_path, capsys):
-    bort("evaluate", "tests.cli.networks:subject", "--methods", "cam", "--images", 2, "--steps", 4)
+    bort("evaluate", "tests.cli.networks:subject", "--methods", "cam", "--count", 2, "--steps", 4)
     assert "cam" in capsys.readouterr().out
     assert (tmp_path / "evaluated" / "cam-maps.npy").exists()
 
 
 def test_what_could_not_be_measured_is_said(bort, in_a_folder_of_its_own, tmp_path, capsys):
     """All logits are 0: no relative score, and CAM has nothing to show. JSON has no nan."""
-    bort("evaluate", "tests.cli.networks:untrained_head", "--methods", "cam", "--images", 2, "--steps", 4)
+    bort("evaluate", "tests.cli.networks:untrained_head", "--methods", "cam", "--count", 2, "--steps", 4)
     shown = capsys.readouterr().out
     assert shown.count("2 of 2 images have no relative score") == 1
     assert shown.count("The map of cam is the same number everywhere for 2 of 2 images") == 1
@@ -54,7 +54,7 @@ def test_what_could_not_be_measured_is_said(bort, in_a_folder_of_its_own, tmp_pa
         (("RUN", "--method", "cam", "--k", 3), "--k 3 says nothing to cam; it is for sat"),
         (("RUN", "--method", "cam", "--option", "layer=conv9"), "no layer 'conv9'"),
         (("timm/resnet18", "--method", "cam"), "timm/resnet18 has no test images"),
-        (("RUN", "lenet"), "the runs are on different data"),
+        (("RUN", "lenet"), "they are on different data"),
     ],
 )
 def test_errors_are_said_in_a_line(bort, run, in_a_folder_of_its_own, tmp_path, arguments, message):

@@ -45,7 +45,7 @@ def test_a_second_call_replaces_the_first_and_nothing_else(run, bort, image, tmp
     out = tmp_path / "out"
     bort("explain", run.path, image, "--method", "sat", "cam", "--k", 4, "--out", out)
     (out / "mine.txt").write_text("kept")
-    bort("explain", run.path, "--examples", 2, "--method", "cam", "--target", 3, "--out", out)
+    bort("explain", run.path, "--count", 2, "--method", "cam", "--target", 3, "--out", out)
     names = {p.name for p in out.iterdir()}
     assert names == {
         "mine.txt",
@@ -67,7 +67,7 @@ def test_a_second_call_replaces_the_first_and_nothing_else(run, bort, image, tmp
         (("--strength", 3), "--strength 3.0: must be from 0"),
         (("--target", 12), "target=12: the model has 10 classes"),
         (("--layer", "conv9", "--k", 3), "no layer 'conv9'; there are 'conv2', 'conv1'"),
-        (("--examples", 0), "0 images: must be 1 or more"),
+        (("--count", 0), "0 images: must be 1 or more"),
         (("--option", "steps"), "--option steps: give it as NAME=VALUE"),
         (("--option", "rule=guided", "--k", 3, "--option", "k=4"), "--option k=4: k is given twice"),
         (("--method", "cam", "--option", "masks=4"), "--masks 4 says nothing to cam; it is for rise"),
@@ -85,8 +85,8 @@ def test_files_that_would_overwrite_each_other(run, bort, image, tmp_path):
     with pytest.raises(SystemExit, match=r"two images would be written as bar-sat\.png"):
         bort("explain", run.path, image, image.with_name("bar-sat.png"), "--out", tmp_path / "out")
     assert not (tmp_path / "out").exists(), "nothing half-written"
-    with pytest.raises(SystemExit, match="--examples 3 is for test images"):
-        bort("explain", run.path, image, "--examples", 3)
+    with pytest.raises(SystemExit, match="--count 3 is for test images"):
+        bort("explain", run.path, image, "--count", 3)
 
 
 def test_bad_files(run, bort, tmp_path):
@@ -111,7 +111,7 @@ def test_options_of_other_packages_methods(run, bort, tmp_path):
     with explain.local_registry():
         explain.register("recording", recording)
         arguments = [argument for option in options for argument in ("--option", option)]
-        bort("explain", run.path, "--method", "recording", "cam", "--examples", 1, *arguments, "--out", out)
+        bort("explain", run.path, "--method", "recording", "cam", "--count", 1, *arguments, "--out", out)
     assert np.load(out / "test-0-recording.npy").min() == 1113
     manifest = json.loads((out / "manifest.json").read_text())
     told = {"scale": 3, "flag": True, "mode": "b c", "steps_of_its_own": 0.5}
@@ -138,7 +138,7 @@ def test_a_network_that_no_run_has_trained(bort, image, in_a_folder_of_its_own, 
 @pytest.mark.parametrize(
     ("what", "message"),
     [
-        ("timm/resnet18", r"it is not known how timm/resnet18 sees an image: name the folder of a run, or a function"),
+        ("lenet", "it is not known how lenet sees an image: give --size, --mean and --std"),
         ("tests.cli.networks:model", r"it is not known how tests\.cli\.networks:model sees an image"),
         ("tests.cli.networks:with_a_view_only", "mine has no test images"),
     ],
@@ -149,7 +149,7 @@ def test_what_a_network_without_a_run_lacks_is_said(bort, what, message):
 
 
 def test_constant_maps_are_said(bort, in_a_folder_of_its_own, tmp_path, capsys):
-    bort("explain", "tests.cli.networks:untrained_head", "--examples", 2, "--method", "cam", "sat", "--k", 4)
+    bort("explain", "tests.cli.networks:untrained_head", "--count", 2, "--method", "cam", "sat", "--k", 4)
     shown = capsys.readouterr().out
     assert shown.count("is the same number everywhere") == 1
     assert "The map of cam is the same number everywhere for 2 of 2 images" in shown

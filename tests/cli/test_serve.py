@@ -94,7 +94,7 @@ def test_a_port_in_use_is_said_before_networks_are_read():
     ("what", "message"),
     [
         ("nowhere", "'nowhere' is neither the folder of a run nor a network"),
-        ("timm/resnet18", "it is not known how timm/resnet18 sees an image"),
+        ("lenet", "it is not known how lenet sees an image"),
     ],
 )
 def test_what_cannot_be_opened(bort, what, message):

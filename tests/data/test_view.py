@@ -55,6 +55,13 @@ def test_image_files_have_one_or_three_channels():
         View(8, 5, (0.5,) * 5, (0.5,) * 5)(Image.new("RGB", (8, 8)))
 
 
+def test_without_a_crop_the_image_is_squeezed():
+    pixels = np.random.default_rng(0).integers(0, 256, (20, 50, 3), dtype=np.uint8)
+    view = View((16, 8), 3, (0.0,) * 3, (1.0,) * 3, crop_part=None)
+    expected = np.array(Image.fromarray(pixels).resize((8, 16), Image.Resampling.BILINEAR))
+    assert torch.equal(view.crop(Image.fromarray(pixels)), torch.from_numpy(expected).permute(2, 0, 1))
+
+
 def test_names_of_classes():
     view = View(8, 1, (0.5,), (0.5,), ("zero", "one"))
     assert [view.name(label) for label in (0, 1, 2, -1)] == ["zero", "one", "2", ""]

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from bort import measure
+from bort import measure, nets, report
 from bort.data import View
 from bort.measure import COLUMNS
 from bort.report import FIGURES, make
@@ -199,3 +199,14 @@ def test_every_figure_in_two_forms(page):
     for file in page[1][1:]:
         content = file.read_bytes()
         assert content.startswith(b"\x89PNG" if file.suffix == ".png" else b"<?xml")
+
+
+def test_a_report_of_models(tmp_path):
+    models = {"a": nets.create("lenet"), "b": nets.create("lenet")}
+    written = report.write(models, torch.rand(6, 1, 28, 28), tmp_path / "own.html", sizes=SMALL)
+    page = (tmp_path / "own.html").read_text()
+    assert written.page == page
+    assert "LeNet" in page
+    assert {"reconstruction", "saliency", "sigma"} <= {illustration.name for illustration in written.illustrations}
+    with pytest.raises(ValueError, match="is a folder; name the page"):
+        report.write(models, out=tmp_path)

@@ -16,6 +16,7 @@ _POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
     "form-action 'none'; frame-ancestors 'none'; base-uri 'none'"
 )
+_LOCAL_FRAMES: Final = "frame-ancestors http://localhost:* http://127.0.0.1:*"
 _HEADERS: Final = {
     "Content-Security-Policy": _POLICY,
     "X-Content-Type-Options": "nosniff",
@@ -36,10 +37,15 @@ class Access:
     Args:
         hosts: the Host headers that are answered.
         token: needed in the first request's address, then in a cookie; None where only this machine can connect.
+        in_frames: whether pages of this machine's other servers, as of Jupyter, may show the page in a frame.
     """
 
-    def __init__(self, hosts: tuple[str, ...], token: str | None = None) -> None:
+    def __init__(self, hosts: tuple[str, ...], token: str | None = None, *, in_frames: bool = False) -> None:
         self._hosts, self._token = frozenset(hosts), token
+        self._headers = dict(_HEADERS)
+        if in_frames:
+            del self._headers["X-Frame-Options"]  # which knows no addresses
+            self._headers["Content-Security-Policy"] = _POLICY.replace("frame-ancestors 'none'", _LOCAL_FRAMES)
 
     async def __call__(self, request: Request, call_next: Next) -> Response:
         refusal = self._refusal(request)
@@ -52,7 +58,7 @@ class Access:
             except Exception as error:  # an error of our own: the message goes to the page, the traceback to the log
                 logging.getLogger("bort.app").exception("%s %s", request.method, request.url.path)
                 response = JSONResponse({"message": str(error) or type(error).__name__}, status_code=500)
-        for name, value in _HEADERS.items():
+        for name, value in self._headers.items():
             response.headers.setdefault(name, value)
         if not refusal and self._token and request.query_params.get("token"):
             response.set_cookie(self._cookie(request), self._token, httponly=True, samesite="lax")

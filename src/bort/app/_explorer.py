@@ -23,7 +23,7 @@ from bort.app._uploads import decode
 from bort.data import View
 from bort.measure import Audit
 from bort.pictures import Picture, coloured_groups, grid, picture, signal
-from bort.report import Measured, Missing
+from bort.report import Missing, measured
 from bort.subject import Subject
 
 PATTERNS: Final = 64
@@ -48,12 +48,12 @@ class Explorer:
         for subject in subjects:
             if subject.view is None:
                 raise ValueError(
-                    f"it is not known how {subject.name} sees an image, so the explorer cannot show it any: open a run, or "
-                    "a bort.subject.Subject with a view"
+                    f"it is not known how {subject.name} sees an image, so the explorer cannot show it any: give "
+                    "--size, --mean and --std"
                 )
         sizes = SampleSizes(measured=max(32, examples), evaluated=1, pairs=1)
         self.subjects = {subject.name: subject for subject in subjects}
-        self._measured = {subject.name: Measured(subject, sizes) for subject in subjects}
+        self._measured = {prepared.name: prepared for prepared in measured(subjects, sizes)}
         self._first = subjects[0].name
         self.lock = ComputeLock()
         self._results = Cache(self.lock, size=64)
@@ -69,8 +69,8 @@ class Explorer:
         labels = first.labels(count)
         # Runs with the same view share the images: reading a data set twice takes seconds.
         inputs = {
-            run: (first if measured.view == first.view else measured).images(count).to(measured.subject.device)
-            for run, measured in self._measured.items()
+            run: (first if own.view == first.view else own).images(count).to(own.subject.device, own.subject.dtype)
+            for run, own in self._measured.items()
         }
         for n, label in enumerate(labels):
             image = {run: images[n : n + 1] for run, images in inputs.items()}
@@ -93,7 +93,7 @@ class Explorer:
             "runs": [
                 {
                     "name": subject.name,
-                    "recipe": subject.facts.get("recipe", ""),
+                    "recipe": subject.recipe,
                     "accuracy": subject.accuracy,
                     "layers": self.layers(subject.name),
                     "top": self.top(subject.name),
@@ -147,7 +147,9 @@ class Explorer:
     def upload(self, content: bytes) -> str:
         """The name of the image in an image file."""
         image = decode(content)
-        inputs = {run: self.view(run)(image).to(subject.device) for run, subject in self.subjects.items()}
+        inputs = {
+            run: self.view(run)(image).to(subject.device, subject.dtype) for run, subject in self.subjects.items()
+        }
         return self.gallery.upload(content, inputs)
 
     def image(self, run: str, image: str) -> Tensor:

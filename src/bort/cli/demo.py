@@ -85,12 +85,12 @@ def _report(out: Path, recipes: Mapping[str, Recipe], sizes: SampleSizes) -> Non
 
     from bort.cli._progress import progress_bar
     from bort.measure import compare
-    from bort.report import Measured, make
+    from bort.report import make, measured
     from bort.subject import resolve_all
 
     console = Console(highlight=False, soft_wrap=True)
     file = out / "report.html"
-    subjects = [Measured(subject, sizes) for subject in resolve_all([out / name for name in recipes])]
+    subjects = measured(resolve_all([out / name for name in recipes]), sizes)
     if _is_up_to_date(file, [out / name for name in recipes]):
         console.print(f"[bold]3 of 3[/]  the report is there already: {escape(str(file))}\n")
     else:

@@ -11,6 +11,7 @@ import tyro
 from bort._defaults import DELETION_STEPS
 from bort.cli._errors import exit_on_error
 from bort.cli._methods import chosen_methods, given_options, options_for
+from bort.cli._subject_options import SubjectOptions
 
 if TYPE_CHECKING:
     from bort.cli._output import OutputFolder
@@ -23,7 +24,7 @@ def evaluate(
     runs: tuple[str, ...],
     /,
     methods: Annotated[tuple[str, ...], tyro.conf.arg(aliases=("--method",))] = ("all",),
-    images: int = 50,
+    count: int = 50,
     steps: int = DELETION_STEPS,
     substrates: tuple[Substrate, Substrate] = ("zero", "zero"),
     k: int | None = None,
@@ -34,13 +35,15 @@ def evaluate(
     device: str = "cpu",
     out: Path | None = None,
     data_root: Path | None = None,
+    look: Annotated[SubjectOptions, tyro.conf.arg(name="")] = SubjectOptions(),  # noqa: B008
 ) -> None:
     """Measure saliency methods by deletion and insertion, for one run or several beside each other.
 
     Args:
-        runs: folders of runs on the same data, or package.module:function, which returns a bort.subject.Subject.
+        runs: folders of runs on the same data; or networks such as timm/resnet50, hf:FOLDER or package.module:function, with
+            --images.
         methods: one or several, or all; `--methods list` lists them, other packages' included.
-        images: how many of the test images, the same for all runs.
+        count: how many of the test images, the same for all runs.
         steps: of deletion and insertion.
         substrates: what deletion goes to, and what insertion starts from.
         k: for SAT: how many channels.
@@ -51,6 +54,7 @@ def evaluate(
         device: cpu, cuda, …
         out: the folder to write; evaluated/ in the (first) run by default.
         data_root: where the data sets are; default: $BORT_DATA, or ~/.cache/bort.
+        look: what a network without a run does not say of itself.
     """
     named = {"k": k, "threshold": threshold, "masks": masks, "seed": seed}
     with exit_on_error("evaluate"):
@@ -62,12 +66,12 @@ def evaluate(
 
         chosen = chosen_methods(methods)
         options = options_for(chosen, given_options(named, option))
-        subjects = resolve_all(runs, device=device, data_root=data_root)
+        subjects = resolve_all(runs, look.details(runs), device=device, data_root=data_root)
         default = Path(runs[0]) / "evaluated" if Path(runs[0]).is_dir() else Path("evaluated")
         with OutputFolder(out or default) as output:
             evaluations, results = {}, []
             for subject in subjects:
-                x = subject.test_images(images)[0]
+                x = subject.test_images(count)[0]
                 with progress_bar() as say:
                     evaluations[subject.name] = measure.evaluate(
                         *(subject.model, x, chosen),

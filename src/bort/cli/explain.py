@@ -11,6 +11,7 @@ import tyro
 from bort._defaults import OVERLAY_STRENGTH
 from bort.cli._errors import exit_on_error
 from bort.cli._methods import chosen_methods, given_options, options_for
+from bort.cli._subject_options import SubjectOptions
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -26,7 +27,7 @@ def explain(
     images: tuple[Path, ...] = (),
     /,
     method: Annotated[tuple[str, ...], tyro.conf.arg(aliases=("--methods",))] = ("sat",),
-    examples: int | None = None,
+    count: int | None = None,
     target: int | None = None,
     layer: str | None = None,
     k: int | None = None,
@@ -39,14 +40,16 @@ def explain(
     device: str = "cpu",
     out: Path | None = None,
     data_root: Path | None = None,
+    look: Annotated[SubjectOptions, tyro.conf.arg(name="")] = SubjectOptions(),  # noqa: B008
 ) -> None:
     """Show where a network sees its evidence: saliency maps of images as PNG and npy, with a manifest.
 
     Args:
-        run: the folder of a run, or package.module:function, which returns a bort.subject.Subject with a view.
-        images: files; none: some of the run's own test images.
+        run: the folder of a run; a network such as timm/resnet50; hf:FOLDER; or package.module:function, which returns a
+            model.
+        images: files; none: some of the run's own test images, or of --images.
         method: one or several, or all; `--method list` lists them, other packages' included.
-        examples: how many test images, where no files are given; 4 by default.
+        count: how many test images, where no files are given; 4 by default.
         target: the class to explain; what the network says by default.
         layer: for SAT and CAM: whose map; the last one with places by default.
         k: for SAT: how many channels.
@@ -59,6 +62,7 @@ def explain(
         device: cpu, cuda, …
         out: the folder to write; RUN/explained by default.
         data_root: where the data sets are; default: $BORT_DATA, or ~/.cache/bort.
+        look: what a network without a run does not say of itself.
     """
     named = {"layer": layer, "k": k, "threshold": threshold, "steps": steps, "masks": masks, "seed": seed}
     with exit_on_error("explain"):
@@ -66,20 +70,17 @@ def explain(
 
         if not 0 <= strength <= 1:
             raise ValueError(f"--strength {strength}: must be from 0 (the image) to 1 (the map)")
-        if images and examples is not None:
-            raise ValueError(f"--examples {examples} is for test images, but image files are given")
+        if images and count is not None:
+            raise ValueError(f"--count {count} is for test images, but image files are given")
         methods = chosen_methods(method)
         options = options_for(methods, given_options(named, option))
-        subject = resolve(run, device=device, data_root=data_root)
+        subject = resolve(run, *look.details([run]), device=device, data_root=data_root)
         if subject.view is None:
-            raise ValueError(
-                f"it is not known how {subject.name} sees an image: name the folder of a run, or a function that returns a "
-                "bort.subject.Subject with a view"
-            )
-        inputs = _inputs(subject, subject.view, images, _EXAMPLES if examples is None else examples)
+            raise ValueError(f"it is not known how {subject.name} sees an image: give --size, --mean and --std")
+        inputs = _inputs(subject, subject.view, images, _EXAMPLES if count is None else count)
         maps = _maps(subject, inputs.x, target, options)
         default = Path(run) / "explained" if Path(run).is_dir() else Path("explained")
-        facts = {"run": run, "recipe": subject.facts.get("recipe", ""), "options": options}
+        facts = {"run": run, "recipe": subject.recipe, "options": options}
         _write(out or default, subject, subject.view, inputs, maps, target, strength, facts)
 
 
@@ -100,7 +101,7 @@ def _inputs(subject: Subject, view: View, files: tuple[Path, ...], count: int) -
     from bort._files import sha256
 
     if files:
-        x = torch.cat([view.read(file) for file in files]).to(subject.device)
+        x = torch.cat([view.read(file) for file in files]).to(subject.device, subject.dtype)
         sources: list[dict[str, Any]] = [{"file": str(file), "sha256": sha256(file)} for file in files]
         return _Inputs(x, _different([file.stem for file in files]), sources)
     x, labels = subject.test_images(count)

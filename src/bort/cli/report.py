@@ -9,6 +9,7 @@ import tyro
 
 from bort._sample_sizes import SampleSizes
 from bort.cli._errors import exit_on_error
+from bort.cli._subject_options import SubjectOptions
 
 
 def report(
@@ -18,16 +19,18 @@ def report(
     sizes: Annotated[SampleSizes, tyro.conf.arg(name="")] = SampleSizes(),  # noqa: B008
     device: str = "cpu",
     data_root: Path | None = None,
+    look: Annotated[SubjectOptions, tyro.conf.arg(name="")] = SubjectOptions(),  # noqa: B008
 ) -> None:
     """Make one self-contained page about runs, beside each other, and the same figures as PNG and SVG.
 
     Args:
-        runs: folders of runs on the same data; or networks, of which less can be shown: timm/resnet50, or
-            package.module:function, which returns a model or a bort.subject.Subject.
+        runs: folders of runs on the same data; or networks such as timm/resnet50, hf:FOLDER or package.module:function, which
+            returns a model. Without --images only their weights are shown.
         out: the page; its figures go into a folder beside it.
         sizes: how much is looked at.
         device: cpu, cuda, …
         data_root: where the data sets are; default: $BORT_DATA, or ~/.cache/bort.
+        look: what a network without a run does not say of itself.
     """
     with exit_on_error("report"):
         from bort.cli._progress import progress_bar
@@ -37,7 +40,7 @@ def report(
         if out.is_dir():
             raise ValueError(f"{out} is a folder; name the page, such as {out / 'report.html'}")
         with progress_bar() as say:
-            page = make(resolve_all(runs, device=device, data_root=data_root), sizes=sizes, say=say)
+            page = make(resolve_all(runs, look.details(runs), device=device, data_root=data_root), sizes=sizes, say=say)
             files = page.write(out)
     for name, why in page.missing.items():
         print(f"{name} is left out: {why}")
@@ -52,6 +55,7 @@ def figures(
     sizes: Annotated[SampleSizes, tyro.conf.arg(name="")] = SampleSizes(),  # noqa: B008
     device: str = "cpu",
     data_root: Path | None = None,
+    look: Annotated[SubjectOptions, tyro.conf.arg(name="")] = SubjectOptions(),  # noqa: B008
 ) -> None:
     """Make figures of the paper again, from runs, as PNG and SVG.
 
@@ -62,18 +66,19 @@ def figures(
         sizes: how much is looked at.
         device: cpu, cuda, …
         data_root: where the data sets are; default: $BORT_DATA, or ~/.cache/bort.
+        look: what a network without a run does not say of itself.
     """
     with exit_on_error("figures"):
         from bort._files import write_atomically
         from bort.cli._progress import progress_bar
         from bort.pictures import to_png, to_svg
-        from bort.report import FIGURES, Measured, Missing, draw, resolve
+        from bort.report import FIGURES, Missing, draw, measured, resolve
         from bort.subject import resolve_all
 
         if not names:
             raise ValueError(f"name a figure: all, {', '.join(FIGURES)}")
         chosen = list(FIGURES) if names == ("all",) else [resolve(name) for name in names]
-        subjects = [Measured(subject, sizes) for subject in resolve_all(runs, device=device, data_root=data_root)]
+        subjects = measured(resolve_all(runs, look.details(runs), device=device, data_root=data_root), sizes)
         out.mkdir(parents=True, exist_ok=True)
         for name in chosen:
             with progress_bar() as say:

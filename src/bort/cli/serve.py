@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
+from typing import Annotated
+
+import tyro
 
 from bort.cli._errors import exit_on_error
+from bort.cli._subject_options import SubjectOptions
 
 
 def serve(
@@ -16,21 +20,26 @@ def serve(
     address: str = "127.0.0.1",
     device: str = "cpu",
     data_root: Path | None = None,
+    look: Annotated[SubjectOptions, tyro.conf.arg(name="")] = SubjectOptions(),  # noqa: B008
 ) -> None:
     """Open a run in the explorer, a local page; another run beside it.
 
     Args:
-        run: the folder of a run, or package.module:function, which returns a bort.subject.Subject with a view.
-        against: another run on the same data, such as the baseline.
+        run: the folder of a run; a network such as timm/resnet50; hf:FOLDER; or package.module:function, which returns a
+            model.
+        against: another run on the same data, such as the baseline, or another network.
         port: 0 takes any that is free.
         address: to listen at. Anything but this machine (127.0.0.1) needs the token that is printed.
         device: cpu, cuda, …
         data_root: where the data sets are; default: $BORT_DATA, or ~/.cache/bort.
+        look: what a network without a run does not say of itself.
     """
     with exit_on_error("serve"):
         from bort import app
         from bort.subject import resolve_all
 
         runs = [run] if against is None else [run, against]
-        subjects = partial(resolve_all, runs, device=device, data_root=data_root)  # read when the port is taken
+        subjects = partial(
+            resolve_all, runs, look.details(runs), device=device, data_root=data_root
+        )  # read when the port is taken
         app.serve(subjects, address=address, port=port, say=partial(print, flush=True))

@@ -31,8 +31,8 @@ class View:
     mean: tuple[float, ...]
     std: tuple[float, ...]
     class_names: tuple[str, ...] = ()
-    crop_part: float = 0.875
-    """The part of a larger image's side that the crop keeps."""
+    crop_part: float | None = 0.875
+    """The part of a larger image's side that the crop keeps. None: nothing is cut off, the image is squeezed to the size."""
     interpolation: Literal["bilinear", "bicubic"] = "bilinear"
 
     @property
@@ -63,6 +63,8 @@ class View:
 
     def _resized(self, width: int, height: int) -> tuple[int, int]:
         """Width and height before the crop: the smaller ones that cover it, with the proportions of the image."""
+        if self.crop_part is None:
+            return self.width, self.height
         part = 1.0 if width <= self.width or height <= self.height else self.crop_part
         target_width, target_height = (math.floor(side / part) for side in (self.width, self.height))
         if target_width == target_height:

@@ -4,8 +4,8 @@ from bort._sample_sizes import SampleSizes
 from bort.report._curves import curves
 from bort.report._figures import FIGURES, draw, resolve
 from bort.report._illustration import Illustration
-from bort.report._measured import Measured
-from bort.report._page import Report, make
+from bort.report._measured import Measured, measured
+from bort.report._page import Report, make, write
 from bort.subject import Missing
 
 __all__ = [
@@ -18,7 +18,9 @@ __all__ = [
     "curves",
     "draw",
     "make",
+    "measured",
     "resolve",
+    "write",
 ]
 
 _MOVED = {

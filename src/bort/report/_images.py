@@ -175,6 +175,8 @@ def adversaries(subjects: list[Measured]) -> tuple[Figure, str]:
 def _pairs(subject: Measured) -> tuple[list[int], list[int]]:
     """Each image with one half the list further on, or the next after that, where the two are of different classes."""
     labels = subject.labels(subject.sizes.pairs).tolist()
+    if -1 in labels:  # classes that are not known: what the network says of them
+        labels = subject.predictions(subject.sizes.pairs).tolist()
     count, pairs = len(labels), []
     for source in range(count):
         target = (source + count // 2) % count

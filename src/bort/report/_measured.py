@@ -22,8 +22,9 @@ Say = Callable[[str, int, int], None]
 class Measured:
     """Everything that a report says of one subject, each thing computed once."""
 
-    def __init__(self, subject: Subject, sizes: SampleSizes | None = None) -> None:
-        self.subject, self.sizes = subject, sizes or SampleSizes()
+    def __init__(self, subject: Subject, sizes: SampleSizes | None = None, beside: Measured | None = None) -> None:
+        """``beside``: another subject that sees the same images; they then come in the same order."""
+        self.subject, self.sizes, self._beside = subject, sizes or SampleSizes(), beside
         self.name, self.model = subject.name, subject.model
         self._evaluations: dict[str, measure.Evaluation] = {}
 
@@ -34,13 +35,14 @@ class Measured:
         return self.subject.view
 
     @cached_property
-    def _test_images(self) -> tuple[Tensor, Tensor]:
-        """Enough for everything, in an order in which any first few are of different classes."""
+    def _test_images(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Enough for everything, their labels and their order, in which any first few are of different classes."""
         sizes = self.sizes
         count = max(sizes.measured, sizes.evaluated, sizes.pairs, sizes.shown)
         images, labels = self.subject.test_images(count)
-        order = _classes_in_turn(labels)
-        return images[order.to(images.device)], labels[order]
+        # Two networks may have different classes, and so labels, for the same images: the order of the first is that of all.
+        order = _classes_in_turn(labels) if self._beside is None else self._beside._test_images[2]
+        return images[order.to(images.device)], labels[order], order
 
     def images(self, count: int) -> Tensor:
         """The first test images, (N, C, H, W), as the network sees them."""
@@ -117,7 +119,11 @@ class Measured:
 
 def measured(subjects: Sequence[Subject | Measured], sizes: SampleSizes | None = None) -> list[Measured]:
     """Subjects to be measured; those that are Measured already keep what has been computed, and their own sizes."""
-    return [subject if isinstance(subject, Measured) else Measured(subject, sizes) for subject in subjects]
+    prepared: list[Measured] = []
+    for subject in subjects:
+        beside = prepared[0] if prepared else None
+        prepared.append(subject if isinstance(subject, Measured) else Measured(subject, sizes, beside))
+    return prepared
 
 
 def _classes_in_turn(labels: Tensor) -> Tensor:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from importlib.resources import files
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from bort import __version__, explain
 from bort._environment import describe
@@ -19,7 +21,10 @@ from bort.report import _tables
 from bort.report._figures import FIGURES, draw
 from bort.report._illustration import Illustration
 from bort.report._measured import Measured, Say, measured
-from bort.subject import Missing, Subject
+from bort.subject import Images, Missing, Subject, of_models
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 _VARIABLES = {INK: "var(--ink)", MUTED: "var(--muted)", GRID: "var(--grid)"}
 
@@ -71,6 +76,37 @@ def make(subjects: Sequence[Subject | Measured], *, sizes: SampleSizes | None = 
     if say is not None:
         say("report", len(FIGURES), len(FIGURES))
     return Report(_page(prepared, illustrations, missing), illustrations, missing)
+
+
+def write(
+    models: Mapping[str, Any] | Any,
+    images: Images | None = None,
+    out: str | os.PathLike[str] = "report.html",
+    *,
+    labels: Sequence[int] | Tensor | None = None,
+    size: int | tuple[int, int] | None = None,
+    mean: Sequence[float] = (),
+    std: Sequence[float] = (),
+    classes: Sequence[str] = (),
+    sizes: SampleSizes | None = None,
+    say: Say | None = None,
+) -> Report:
+    """A report of models, written to ``out`` with its figures beside it::
+
+        bort.report.write({"baseline": a, "bort": b}, images="photographs", out="report.html", size=224, mean=…, std=…)
+
+    Args:
+        models, images, labels, size, mean, std, classes: see :func:`bort.subject.of_models`.
+        out: the page.
+        sizes, say: see `make`.
+    """
+    file = Path(out)
+    if file.is_dir():
+        raise ValueError(f"{file} is a folder; name the page, such as {file / 'report.html'}")
+    subjects = of_models(models, images, labels=labels, size=size, mean=mean, std=std, classes=classes)
+    report = make(subjects, sizes=sizes, say=say)
+    report.write(file)
+    return report
 
 
 def _page(subjects: list[Measured], illustrations: list[Illustration], missing: dict[str, str]) -> str:
@@ -133,7 +169,7 @@ def _sections(subjects: list[Measured], illustrations: list[Illustration]) -> li
 def _networks_and_data(subjects: list[Measured]) -> str:
     """ "lenet and acnn-small on mnist5k" """
     networks = (s.subject.facts.get("network", type(s.model).__name__) for s in subjects)
-    data = subjects[0].subject.facts.get("data")
+    data = subjects[0].subject.data
     return " and ".join(dict.fromkeys(networks)) + (f" on {data}" if data else "")
 
 

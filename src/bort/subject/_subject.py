@@ -1,36 +1,24 @@
-"""What can be looked at: a model, how it sees an image, and whatever else is known of it.
-
-Reports, the explorer and the commands take a :class:`Subject`, so a network that `bort train` never saw is looked at like one
-that it trained::
-
-    subject = Subject("mine", model, View(224, 3, mean, std, class_names), examples)
-    report.make([subject]).write(Path("mine.html"))
-    app.serve([subject])
-"""
+"""A network to look at, and what is known of it."""
 
 from __future__ import annotations
 
-import inspect
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
-from bort._import_path import import_object, is_import_path
 from bort.data import View
 
 if TYPE_CHECKING:
     from bort.train import Run
 
-__all__ = ["Examples", "Missing", "Subject", "resolve", "resolve_all"]
-
 Examples = Callable[[int], tuple[Tensor, Tensor]]
-"""Called with a number of images: returns so many test images as the network sees them, (N, C, H, W), and their labels (N,);
-fewer if there are fewer."""
+"""Called with a number of images: returns so many test images as the network sees them, (N, C, H, W), and their labels (N,),
+-1 where the class is not known; fewer if there are fewer."""
 
 
 class Missing(Exception):
@@ -48,6 +36,10 @@ class Subject:
     """How it sees an image file; None if that is not known, and then no image can be shown."""
     examples: Examples | None = field(default=None, repr=False)
     """Where its test images come from; None if there are none."""
+    data: str = ""
+    """What these images are, the same for subjects that see the same ones; empty if that is not known."""
+    recipe: str = ""
+    """The recipe that it was trained with, if it was by `bort train`."""
     facts: dict[str, str] = field(default_factory=dict)
     """What was trained and how, as a table shows it: "optimizer": "bort-s"."""
     history: Sequence[dict[str, Any]] = ()
@@ -96,11 +88,26 @@ class Subject:
                 raise Missing(f"the test images of {name} are not at hand: {error}") from error
 
         model, view = run.model.to(device), _view(run, data_root)
-        return cls(name, model, view, examples, _facts(run), tuple(run.history), run.accuracy)
+        return cls(
+            name,
+            model,
+            view,
+            examples,
+            data=run.recipe.data.name,
+            recipe=run.recipe.name,
+            facts=_facts(run),
+            history=tuple(run.history),
+            accuracy=run.accuracy,
+        )
 
     @property
     def device(self) -> torch.device:
         return next((p.device for p in self.model.parameters()), torch.device("cpu"))
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of its weights, and so of its images."""
+        return next((p.dtype for p in self.model.parameters() if p.is_floating_point()), torch.float32)
 
     def test_images(self, count: int) -> tuple[Tensor, Tensor]:
         """So many test images on the model's device, and their labels; fewer if there are fewer, :class:`Missing` if there
@@ -108,88 +115,9 @@ class Subject:
         if count < 1:
             raise ValueError(f"{count} images: must be 1 or more")
         if self.examples is None:
-            raise Missing(f"{self.name} has no test images")
+            raise Missing(f"{self.name} has no test images: --images FOLDER (in Python images=…) shows it some")
         images, labels = self.examples(count)
-        return images.to(self.device), labels
-
-
-def resolve(
-    text: str | os.PathLike[str],
-    *,
-    name: str | None = None,
-    device: str | torch.device = "cpu",
-    data_root: Path | None = None,
-    image_size: int | None = None,
-) -> Subject:
-    """The subject that a person named, by one of:
-
-    - the folder of a run, for its newest checkpoint, or one of its checkpoints, RUN/checkpoints/step-…;
-    - a network of :func:`bort.nets.create`, such as "timm/resnet50", with the weights it starts from;
-    - "package.module:function", a function that returns a model, or a Subject with everything that is known of it.
-
-    ``image_size`` is for networks without a run whose size can be chosen.
-    """
-    given = os.fspath(text)
-    path = Path(given)
-    if path.is_dir():
-        if image_size is not None:
-            raise ValueError(f"image_size={image_size}: a run has its own; this is for a network without a run")
-        return Subject.of_run(given, name=name, device=device, data_root=data_root)
-    from bort import nets
-
-    options = {} if image_size is None else {"image_size": image_size}
-    if is_import_path(given):
-        model = _call(given, options)
-    elif given in nets.names() or given.startswith("timm/"):
-        model = nets.create(given, **options)
-    else:
-        raise ValueError(
-            f"{given!r} is neither the folder of a run nor a network: {', '.join(nets.names())}, timm/<name>, or "
-            "package.module:function"
-        )
-    if isinstance(model, Subject):
-        return replace(model, name=name or model.name, model=model.model.to(device))
-    return Subject(name or given, model.to(device).eval(), facts={"network": given})
-
-
-def resolve_all(
-    texts: Sequence[str | os.PathLike[str]], *, device: str | torch.device = "cpu", data_root: Path | None = None
-) -> list[Subject]:
-    """Several subjects to be looked at beside each other, under short names that differ. Subjects that see different images
-    are refused."""
-    if not texts:
-        raise ValueError("name the folder of a run")
-    subjects = [
-        resolve(text, name=name, device=device, data_root=data_root)
-        for text, name in zip(texts, _short_names(texts), strict=True)
-    ]
-    inputs = {(s.facts.get("data", "unknown data"), s.view.size if s.view else None): s.name for s in subjects}
-    if len(inputs) > 1:
-        words = (f"{name} on {data}{f' at {size} px' if size else ''}" for (data, size), name in inputs.items())
-        raise ValueError(f"the runs are on different data ({'; '.join(words)}): look at each by itself")
-    return subjects
-
-
-def _short_names(texts: Sequence[str | os.PathLike[str]]) -> list[str]:
-    """The last part of a run's folder, or a network's name; numbered where two are the same."""
-    names = [Path(text).resolve().name if Path(text).is_dir() else os.fspath(text) for text in texts]
-    if len(set(names)) == len(names):
-        return names
-    return [f"{number}-{name}" for number, name in enumerate(names, 1)]
-
-
-def _call(path: str, options: dict[str, int]) -> nn.Module | Subject:
-    """What the function at an import path returns."""
-    function = import_object(path)
-    try:
-        inspect.signature(function).bind(**options)
-    except TypeError as error:
-        words = ", ".join(f"{name}={value}" for name, value in options.items())
-        raise ValueError(f"{path}({words}) cannot be called: {error}") from error
-    result = function(**options)
-    if not isinstance(result, (nn.Module, Subject)):
-        raise ValueError(f"{path} returns a {type(result).__name__}, not a torch.nn.Module or a bort.subject.Subject")
-    return result
+        return images.to(self.device, self.dtype), labels
 
 
 def _view(run: Run, data_root: Path | None) -> View | None:

@@ -11,7 +11,7 @@ from torch import nn
 
 from bort import train
 from bort.data import View
-from bort.subject import Missing, Subject, resolve, resolve_all
+from bort.subject import Details, Missing, Subject, resolve, resolve_all
 from tests.pages import NARROW
 from tests.train.small import dataset
 
@@ -19,7 +19,7 @@ VIEW = View(28, 1, (0.5,), (0.5,), tuple("0123456789"))
 
 
 def module():
-    """For ``resolve("tests.test_subject:module")``."""
+    """For ``resolve("tests.subject.test_resolve:module")``."""
     return nn.Sequential(nn.Flatten(), nn.Linear(784, 10))
 
 
@@ -28,11 +28,11 @@ def sized(image_size=28):
 
 
 def with_a_view():
-    return Subject("own name", module(), VIEW, facts={"data": "bars"})
+    return Subject("own name", module(), VIEW, data="bars")
 
 
-def with_a_larger_view():
-    return replace(with_a_view(), view=replace(VIEW, size=32))
+def with_other_data():
+    return replace(with_a_view(), data="rings")
 
 
 def demanding(width):
@@ -131,13 +131,14 @@ def test_a_model_without_parameters_is_on_the_cpu():
 
 @pytest.mark.parametrize(
     ("given", "parameters"),
-    [("lenet", 61_706), ("timm/resnet18", 11_689_512), ("tests.test_subject:module", 7_850)],
+    [("lenet", 61_706), ("timm/resnet18", 11_689_512), ("tests.subject.test_resolve:module", 7_850)],
 )
 def test_networks_by_name(given, parameters):
     subject = resolve(given)
     assert subject.name == given
     assert sum(p.numel() for p in subject.model.parameters()) == parameters
-    assert subject.facts == {"network": given}
+    assert subject.facts["network"] == given
+    assert subject.facts["parameters"] == f"{parameters:,}"
     assert not subject.model.training
     assert resolve(given, name="mine").name == "mine"
 
@@ -147,13 +148,13 @@ def test_a_run_by_its_folder(runs):
 
 
 def test_a_function_that_returns_a_subject():
-    subject = resolve("tests.test_subject:with_a_view")
+    subject = resolve("tests.subject.test_resolve:with_a_view")
     assert (subject.name, subject.view) == ("own name", VIEW)
-    assert resolve("tests.test_subject:with_a_view", name="other").name == "other"
+    assert resolve("tests.subject.test_resolve:with_a_view", name="other").name == "other"
 
 
 def test_a_size_for_networks_that_take_one():
-    assert resolve("tests.test_subject:sized", image_size=32).model[1].in_features == 1024
+    assert resolve("tests.subject.test_resolve:sized", Details(size=(32,))).model[1].in_features == 1024
 
 
 @pytest.mark.parametrize(
@@ -162,20 +163,33 @@ def test_a_size_for_networks_that_take_one():
         (
             "lenett",
             {},
-            "'lenett' is neither the folder of a run nor a network: .*lenet.*, timm/<name>, or package.module",
+            "'lenett' is neither the folder of a run nor a network: .*lenet.*, timm/<name>, hf:FOLDER or package.module",
         ),
         ("runs/nowhere", {}, "'runs/nowhere' is neither the folder of a run nor a network"),
         ("timm/resnet1818", {}, "timm has no network called 'resnet1818'"),
         ("tests.nowhere:module", {}, r"there is no module 'tests\.nowhere'"),
-        ("tests.test_subject:nothing", {}, "has no 'nothing'"),
-        ("tests.test_subject:text", {}, r"returns a str, not a torch\.nn\.Module or a bort\.subject\.Subject"),
-        ("tests.test_subject:demanding", {}, r"demanding\(\) cannot be called: missing a required argument: 'width'"),
-        ("tests.test_subject:module", {"image_size": 9}, r"module\(image_size=9\) cannot be called: got an unexpected"),
+        ("tests.subject.test_resolve:nothing", {}, "has no 'nothing'"),
+        ("tests.subject.test_resolve:text", {}, r"returns a str, not a torch\.nn\.Module or a bort\.subject\.Subject"),
+        (
+            "tests.subject.test_resolve:demanding",
+            {},
+            r"demanding\(\) cannot be called: missing a required argument: 'width'",
+        ),
+        ("tests.subject.test_resolve:module", {"pretrained": True}, "--pretrained: .*module has no parameter weights"),
+        ("lenet", {"pretrained": True}, "--pretrained: there are no weights of lenet to download"),
+        ("lenet", {"mean": (0.1,)}, "--mean alone: give --mean and --std"),
+        ("lenet", {"mean": (0.1,), "std": (1.0, 1.0), "size": (28,)}, "--mean has 1 numbers, --std 2"),
+        ("lenet", {"mean": (0.1,), "std": (0.0,), "size": (28,)}, r"--std 0\.0: must be above 0"),
+        ("timm/resnet18", {"size": (1, 2, 3)}, "--size 1 2 3: give a side, or height and width"),
+        ("hf:nowhere", {}, r"nowhere is no Hugging Face checkpoint: it has no config\.json"),
+        ("timm/resnet18", {"images": Path("tests")}, "tests has no images in it"),
+        ("timm/resnet18", {"images": Path("nowhere")}, "there is no folder nowhere of images"),
+        ("timm/resnet18", {"classes": Path("nowhere.txt")}, r"the names of classes in nowhere\.txt cannot be read"),
     ],
 )
 def test_names_of_nothing(given, options, message):
     with pytest.raises(ValueError, match=message):
-        resolve(given, **options)
+        resolve(given, Details(**options))
 
 
 def test_a_folder_that_is_no_run(tmp_path):
@@ -186,9 +200,7 @@ def test_a_folder_that_is_no_run(tmp_path):
 def test_a_file_of_weights_is_not_called_damaged(tmp_path):
     torch.save(nn.Linear(2, 2).state_dict(), tmp_path / "model.pt")
     for read in (resolve, train.read_recipe, train.load):
-        with pytest.raises(
-            ValueError, match=r"model\.pt'? is neither the folder of a run nor a .*package\.module:function"
-        ):
+        with pytest.raises(ValueError, match=r"model\.pt'? is neither the folder of a run nor a"):
             read(str(tmp_path / "model.pt"))
 
 
@@ -205,8 +217,8 @@ def test_one_of_a_runs_checkpoints(tmp_path):
 
 
 def test_a_run_has_its_own_size(runs):
-    with pytest.raises(ValueError, match="image_size=64: a run has its own"):
-        resolve(runs[0], image_size=64)
+    with pytest.raises(ValueError, match="--size 64: a run has its own"):
+        resolve(runs[0], Details(size=(64,)))
 
 
 # --- several
@@ -216,26 +228,24 @@ def test_short_names_that_differ(runs, tmp_path):
     assert [s.name for s in resolve_all(runs)] == ["plain", "<b>&$\\alpha$"]
     shutil.copytree(runs[0], tmp_path / "plain")
     assert [s.name for s in resolve_all([runs[0], tmp_path / "plain"])] == ["1-plain", "2-plain"]
-    assert [s.name for s in resolve_all(["lenet", "tests.test_subject:module"])] == [
+    assert [s.name for s in resolve_all(["lenet", "tests.subject.test_resolve:module"])] == [
         "lenet",
-        "tests.test_subject:module",
+        "tests.subject.test_resolve:module",
     ]
 
 
 def test_runs_on_different_data(runs, tmp_path):
     other = changed_recipe(runs[0], tmp_path / "other", name="mnist")
-    with pytest.raises(
-        ValueError, match=r"different data \(plain on tests\.train\.small:dataset at 28 px; other on mnist at 28 px\)"
-    ):
+    with pytest.raises(ValueError, match=r"different data \(plain on tests\.train\.small:dataset; other on mnist\)"):
         resolve_all([runs[0], other])
-    with pytest.raises(ValueError, match=r"with_a_view on bars at 28 px; .*with_a_larger_view on bars at 32 px"):
-        resolve_all(["tests.test_subject:with_a_view", "tests.test_subject:with_a_larger_view"])
-    with pytest.raises(ValueError, match=r"different data \(plain on .*; lenet on unknown data\)"):
+    with pytest.raises(ValueError, match=r"with_a_view on bars; .*with_other_data on rings.*--images FOLDER"):
+        resolve_all(["tests.subject.test_resolve:with_a_view", "tests.subject.test_resolve:with_other_data"])
+    with pytest.raises(ValueError, match=r"different data \(plain on .*; lenet on unknown images\)"):
         resolve_all([runs[0], "lenet"])
 
 
 def test_none_at_all():
-    with pytest.raises(ValueError, match="name the folder of a run"):
+    with pytest.raises(ValueError, match="name the folder of a run, or a network"):
         resolve_all([])
 
 

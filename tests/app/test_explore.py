@@ -1,0 +1,58 @@
+"""The explorer beside a program that goes on."""
+
+import contextlib
+import http.client
+import json
+import re
+
+import pytest
+import torch
+
+import bort
+from bort import nets
+
+
+@pytest.fixture
+def page():
+    torch.manual_seed(0)
+    models = {"one": nets.create("lenet"), "other": nets.create("lenet")}
+    with bort.explore(models, torch.rand(4, 1, 28, 28), labels=[0, 1, 2, 3]) as exploration:
+        yield exploration
+
+
+def get(exploration, path, **headers):
+    host = exploration.address.removeprefix("http://").rstrip("/")
+    with contextlib.closing(http.client.HTTPConnection(host, timeout=20)) as connection:
+        connection.request("GET", path, headers=headers)
+        answer = connection.getresponse()
+        return answer, answer.read()
+
+
+def test_it_answers_until_it_is_closed(page):
+    answer, content = get(page, "/api/info")
+    info = json.loads(content)
+    assert [run["name"] for run in info["runs"]] == ["one", "other"]
+    assert len(info["images"]) == 4
+    assert answer.status == 200
+    page.close()
+    page.close()
+    with pytest.raises(ConnectionError):
+        get(page, "/api/info")
+    assert "closed" in repr(page)
+
+
+def test_a_notebook_shows_it_in_a_frame(page):
+    source = re.search(r'<iframe src="([^"]+)"', page._repr_html_())[1]
+    assert source == page.address
+    answer, _ = get(page, "/")
+    assert "frame-ancestors http://localhost:* http://127.0.0.1:*" in answer.headers["Content-Security-Policy"]
+    assert answer.headers["X-Frame-Options"] is None
+    # What a browser sends for a frame in Jupyter's page, which another server of this machine serves.
+    frame = {"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "iframe"}
+    assert get(page, "/", **frame)[0].status == 200
+    assert get(page, "/api/info", **{"Sec-Fetch-Site": "cross-site"})[0].status == 403
+
+
+def test_a_model_that_does_not_fit_its_images_starts_no_server():
+    with pytest.raises(ValueError, match="model fails on an image of 3×5×5"):
+        bort.explore(nets.create("lenet"), torch.rand(1, 3, 5, 5))
