@@ -31,6 +31,7 @@ ORDER = (
         "layers",
         "pictures",
         "optim",
+        "monitor",
         "data",
         "augment",
         "nets",

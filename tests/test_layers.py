@@ -1,13 +1,15 @@
 """Residual and range of singular values, against numpy's decomposition."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bort import penalty
-from bort.layers import spectrum
+from bort import layers, penalty
+from bort.layers import LinearMap, spectra, spectrum
 
 
 @settings(max_examples=30, deadline=None)
@@ -49,3 +51,27 @@ def test_transposed_weights():
     values = np.linalg.svd(weight.flatten(1).T.double(), compute_uv=False)
     measured = spectrum(weight, transposed=True)
     np.testing.assert_allclose([measured.smallest, measured.largest], [values.min(), values.max()], rtol=1e-6)
+
+
+def test_many_weights_in_any_order_and_in_batches(monkeypatch):
+    """Sizes that alternate, on both sides of what is exact, with blocks; however many Gram matrices are held at a time."""
+    generator = torch.Generator().manual_seed(0)
+    shapes = [(8, 20), (300, 310), (20, 8), (310, 300), (16, 5), (300, 300)]
+    weights = [(torch.randn(shape, generator=generator) / shape[1] ** 0.5, LinearMap("")) for shape in shapes]
+    weights.append((weights[0][0], LinearMap("", blocks=2)))
+    expected = [spectrum(weight, blocks=linear.blocks) for weight, linear in weights]
+    for limit in (2**27, 1):
+        monkeypatch.setattr(layers, "_GRAM_BYTES", limit)
+        for measured, alone in zip(spectra(iter(weights)), expected, strict=True):
+            assert measured == pytest.approx(alone, rel=1e-4)
+    assert spectra([]) == []
+
+
+def test_a_weight_that_is_not_finite_does_not_disturb_the_others():
+    good = torch.randn(300, 300, generator=torch.Generator().manual_seed(0)) / 17
+    bad = good.clone()
+    bad[0, 0] = torch.nan
+    plain = LinearMap("")
+    first, diverged, last = spectra([(good, plain), (bad, plain), (good, plain)])
+    assert first == last == pytest.approx(spectrum(good), rel=1e-4)
+    assert all(math.isnan(value) for value in diverged)

@@ -32,6 +32,7 @@ _MODULES = (
         "invert",
         "layers",
         "measure",
+        "monitor",
         "nets",
         "optim",
         "penalty",

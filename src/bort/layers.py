@@ -30,6 +30,8 @@ _QKV_NAMES = ("qkv", "Wqkv", "in_proj", "qkv_proj")
 # Up to this many rows or columns eigenvalues are computed exactly; beyond it, by this many Lanczos iterations.
 _EXACT_SIDE = 256
 _LANCZOS_ITERATIONS = 96
+# Gram matrices of one size are held up to so many bytes: all those of a large language model would fill the device.
+_GRAM_BYTES = 2**27
 
 
 @dataclass(frozen=True)
@@ -155,45 +157,70 @@ def spectra(weights: Iterable[tuple[Tensor, LinearMap]]) -> list[Spectrum]:
 
     Up to 256 rows or columns the range is exact: eigenvalues of the smaller Gram matrix in float64. Beyond that (conv5 of
     ACNN-Small has 4608 rows) it comes from a Lanczos iteration on the Gram matrix, whose Ritz values lie *inside* the true
-    range and reach its ends first; :func:`bort.audit` has the exact ones. Matrices of one size are computed together.
+    range and reach its ends first; :func:`bort.audit` has the exact ones. Matrices of one size are computed together, and the
+    host waits for a device only when all of its work has been given to it.
     """
-    residuals: list[Tensor] = []
-    by_size: dict[tuple[int, torch.device], list[tuple[int, Tensor]]] = {}
+    waiting: dict[tuple[int, torch.device], list[tuple[_Slot, Tensor]]] = {}
+    batches: list[tuple[list[_Slot], Tensor]] = []
     for place, (weight, linear) in enumerate(weights):
         with own_precision("highest", weight.device):
             w = penalty.matrices(weight.detach(), blocks=linear.blocks, transposed=linear.transposed)
             is_small = min(w.shape[-2:]) <= _EXACT_SIDE
             gram = penalty.defect(w.double() if is_small else w, 0.0, "full")
             eye = torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device)
-            residuals.append(penalty.distance(gram - eye).double())
-        by_size.setdefault((gram.shape[-1], gram.device), []).append((place, gram))
-    ranges: dict[int, tuple[float, float]] = {}
-    for (size, device), grams in by_size.items():
-        together = torch.cat([gram for _, gram in grams])
-        with own_precision("highest", device):
-            ends = _eigenvalues(together.cpu())[:, [0, -1]] if size <= _EXACT_SIDE else _ritz_values(together)
-        sigma = ends.clamp(min=0).sqrt()
-        for (place, _), of_blocks in zip(grams, torch.split(sigma, [len(gram) for _, gram in grams]), strict=True):
+            residual = penalty.distance(gram - eye).double()
+        size = gram.shape[-1], gram.device
+        waiting.setdefault(size, []).append((_Slot(place, len(gram), residual), gram))
+        if sum(each.nbytes for _, each in waiting[size]) >= _GRAM_BYTES:
+            batches.append(_compressed(waiting.pop(size)))
+    batches += [_compressed(grams) for grams in waiting.values()]
+    measured: dict[int, Spectrum] = {}
+    for slots, matrices in batches:
+        sigma = _eigenvalues(matrices.cpu())[:, [0, -1]].clamp(min=0).sqrt()
+        residuals = torch.stack([slot.residual for slot in slots]).tolist()
+        ranges = torch.split(sigma, [slot.blocks for slot in slots])
+        for slot, residual, of_blocks in zip(slots, residuals, ranges, strict=True):
             smallest, largest = of_blocks.aminmax()
-            ranges[place] = smallest.item(), largest.item()
-    return [Spectrum(residual.item(), *ranges[place]) for place, residual in enumerate(residuals)]
+            measured[slot.place] = Spectrum(residual, smallest.item(), largest.item())
+    return [measured[place] for place in range(len(measured))]
 
 
-def _eigenvalues(gram: Tensor) -> Tensor:
-    """Of small matrices (n, k, k), on the CPU, which has finished before a GPU has started. By numpy: torch would use all
-    cores for it, and telling it not to (set_num_threads) changes how torch rounds from then on."""
-    import numpy as np
+class _Slot(NamedTuple):
+    """Which weight Gram matrices belong to."""
 
-    finite = gram.isfinite().all(dim=-1).all(dim=-1)
-    values = torch.from_numpy(np.linalg.eigvalsh(torch.where(finite[:, None, None], gram, 0.0).numpy()))
+    place: int
+    blocks: int
+    residual: Tensor
+
+
+def _compressed(grams: list[tuple[_Slot, Tensor]]) -> tuple[list[_Slot], Tensor]:
+    """Out of Gram matrices of one size small ones in float64 with the same smallest and largest eigenvalues (nearly the same,
+    if they are projections)."""
+    together = torch.cat([gram for _, gram in grams])
+    if together.shape[-1] > _EXACT_SIDE:
+        with own_precision("highest", together.device):
+            together = _krylov(together)
+    return [slot for slot, _ in grams], together
+
+
+def _eigenvalues(matrices: Tensor) -> Tensor:
+    """Of small matrices (n, k, k), on the CPU, which has finished before a GPU has started. By numpy, where it is installed:
+    torch would use all cores for it, and telling it not to (set_num_threads) changes how torch rounds from then on."""
+    finite = matrices.isfinite().all(dim=-1).all(dim=-1)
+    clean = torch.where(finite[:, None, None], matrices, 0.0)
+    try:
+        import numpy as np
+
+        values = torch.from_numpy(np.linalg.eigvalsh(clean.numpy()))
+    except ImportError:
+        values = torch.linalg.eigvalsh(clean)
     return torch.where(finite[:, None], values, torch.nan)
 
 
-def _ritz_values(gram: Tensor) -> Tensor:
-    """The smallest and the largest eigenvalue of symmetric matrices (n, k, k) in a Krylov space of a fixed random vector,
-    (n, 2).
+def _krylov(gram: Tensor) -> Tensor:
+    """Symmetric matrices (n, k, k), projected on a Krylov space of a fixed random vector: their eigenvalues are Ritz values.
 
-    Nothing is read back to the host before the end: on a GPU that would take longer than the products.
+    Nothing is read back to the host: on a GPU that would take longer than the products.
     """
     generator = torch.Generator().manual_seed(0)
     count, size = gram.shape[:2]
@@ -208,7 +235,9 @@ def _ritz_values(gram: Tensor) -> Tensor:
         norm = torch.linalg.vector_norm(q[..., 0], dim=1, keepdim=True)
         # Below it the space is invariant, and q only rounding.
         basis[:, i] = torch.where(norm > least, q[..., 0] / norm, 0.0)
-    projected = (basis @ (gram.double() @ basis.mT)).cpu()
-    used = basis.any(dim=2).sum(dim=1).tolist()
-    values = [_eigenvalues(matrix[None, :k, :k])[0] for matrix, k in zip(projected, used, strict=True)]
-    return torch.stack([each[[0, -1]] for each in values])
+    projected = basis @ (gram.double() @ basis.mT)
+    # A vector that is zero would add the eigenvalue 0. The first vector's Rayleigh quotient lies inside the range instead.
+    unused = basis.any(dim=2).logical_not()
+    diagonal = projected.diagonal(dim1=1, dim2=2)
+    diagonal.copy_(torch.where(unused, diagonal[:, :1], diagonal))
+    return projected
