@@ -59,7 +59,7 @@ def _work(rank, size, meeting, pipe):
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=size)
     checks = {}
-    for module in ("layouts", "sharing", "training"):
+    for module in ("layouts", "monitoring", "sharing", "training"):
         checks |= vars(importlib.import_module(f"tests.distributed.{module}"))
     while True:
         name, arguments = pipe.recv()

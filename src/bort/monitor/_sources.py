@@ -43,7 +43,9 @@ def constrained_weights(source: Any, model: nn.Module | None) -> tuple[list[Cons
         source = param_groups(unwrapped(source))
     if isinstance(source, ParamGroups):
         weights = _of_groups(source)
-        problem = "the model has no linear map that is trained, whole or as a DTensor; see print(bort.param_groups(model))"
+        problem = (
+            "the model has no linear map that is trained, whole or as a DTensor; see print(bort.param_groups(model))"
+        )
         return weights, None if weights else problem
     optimizer, name = unwrapped_optimizer(source), type(source).__name__
     if not isinstance(optimizer, Bort):
