@@ -138,6 +138,24 @@ def test_stopped_it_leaves_the_optimizer_alone():
     assert not optimizer._optimizer_step_post_hooks
 
 
+def test_one_optimizer_after_the_other_but_not_two():
+    weight = nn.Parameter(torch.eye(3))
+    weight.grad = torch.zeros(3, 3)
+    first, second = (bort.BortS([weight], lr=0.1, constraint=1.0) for _ in range(2))
+    monitor = Monitor(every=1)
+    monitor.watch(first)
+    first.step()
+    with pytest.raises(ValueError, match="watches another BortS"):
+        monitor(second, 0)
+    monitor.stop()
+    monitor.watch(second)
+    second.step()
+    first.step()
+    assert monitor(second, 2)["bort/pull"] == pytest.approx(0.2)
+    other = Monitor(every=1, prefix="first")
+    assert other(first, 2)["first/pull"] == 0
+
+
 def test_a_compiled_step_counts():
     model = net()
     optimizer = bort.BortS(model.parameters(), lr=0.1, constraint=0.5)
@@ -198,6 +216,7 @@ def test_inside_accelerate():
     import accelerate
 
     accelerate.state.AcceleratorState._reset_state(reset_partial_state=True)
+    accelerate.state.GradientState._reset_state()  # a Trainer in the same process has left its own
     accelerator = accelerate.Accelerator(cpu=True, gradient_accumulation_steps=4)
     raw = net()
     plain = bort.BortS(raw.parameters(), lr=0.1, constraint=0.3)

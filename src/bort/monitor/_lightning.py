@@ -66,7 +66,8 @@ class LightningHooks:
         return {"monitors": current or self._saved}  # a checkpoint may be saved after the training
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        self._saved = state_dict["monitors"]  # read before the optimizers are there
+        self._stop()
+        self._saved = state_dict["monitors"]  # the optimizers are there later
 
     def _stop(self) -> None:
         self._saved = self.state_dict()["monitors"]

@@ -91,22 +91,27 @@ class Monitor:
     def watch(self, source: Any) -> None:
         """Count the pull of an optimizer from now on. The first call of the monitor does it as well."""
         optimizer = None if isinstance(source, nn.Module) else unwrapped_optimizer(source)
-        if not isinstance(optimizer, Bort):
+        if not isinstance(optimizer, Bort) or (self._pull is not None and self._pull.optimizer is optimizer):
             return
-        if self._pull is None or not self._pull.is_of(optimizer):
-            self.stop()
-            self._pull = PullCount(optimizer, self._pull_before)
+        if self._pull is not None and self._pull.optimizer is not None:
+            raise ValueError(
+                f"this monitor watches another {type(self._pull.optimizer).__name__}: give each optimizer a Monitor with a "
+                "prefix of its own, or call monitor.stop() if one takes the place of the other"
+            )
+        self.stop()
+        self._pull = PullCount(optimizer, self._pull_before)
 
     def stop(self) -> None:
-        """Remove what the monitor has attached to an optimizer."""
+        """Remove what the monitor has attached to an optimizer. The pull so far stays counted."""
+        self._pull_before = self.state_dict()["pull"]
         if self._pull is not None:
             self._pull.stop()
         self._pull = None
 
     def state_dict(self) -> dict[str, Any]:
         """For a checkpoint: the pull so far."""
-        pull = self._pull_before if self._pull is None else self._pull.read()
-        return {"pull": pull or 0.0}
+        pull = None if self._pull is None else self._pull.read()
+        return {"pull": self._pull_before if pull is None else pull}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on counting from a checkpoint."""

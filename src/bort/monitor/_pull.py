@@ -35,8 +35,10 @@ class PullCount:
         for total in self._totals:
             total.zero_()
 
-    def is_of(self, optimizer: Bort) -> bool:
-        return self._optimizer() is optimizer
+    @property
+    def optimizer(self) -> Bort | None:
+        """None if nobody else holds it any more."""
+        return self._optimizer()
 
     def stop(self) -> None:
         self._hook.remove()
@@ -44,7 +46,7 @@ class PullCount:
     def read(self) -> float | None:
         """The smallest of all groups that have a constraint; None where there is none. They are equal unless some have a λ or
         a rate of their own."""
-        optimizer = self._optimizer()
+        optimizer = self.optimizer
         if optimizer is None:
             return None
         self._add_missing_totals(optimizer)
