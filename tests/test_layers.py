@@ -1,6 +1,7 @@
 """Residual and range of singular values, against numpy's decomposition."""
 
 import math
+import sys
 
 import numpy as np
 import pytest
@@ -75,3 +76,10 @@ def test_a_weight_that_is_not_finite_does_not_disturb_the_others():
     first, diverged, last = spectra([(good, plain), (bad, plain), (good, plain)])
     assert first == last == pytest.approx(spectrum(good), rel=1e-4)
     assert all(math.isnan(value) for value in diverged)
+
+
+def test_without_numpy(monkeypatch):
+    weight = torch.randn(7, 5, generator=torch.Generator().manual_seed(0))
+    expected = spectrum(weight)
+    monkeypatch.setitem(sys.modules, "numpy", None)
+    assert spectrum(weight) == pytest.approx(expected, rel=1e-9)
