@@ -38,9 +38,10 @@ def test_large_ones_nearly(shape):
     np.testing.assert_allclose(measured.residual, penalty.residual(weight).item(), rtol=1e-4)
 
 
-def test_large_and_orthogonal():
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_large_and_orthogonal(dtype):
     """Where every vector is an eigenvector, the iteration ends at once, without inventing a zero."""
-    weight = torch.linalg.qr(torch.randn(500, 300, generator=torch.Generator().manual_seed(0)))[0]
+    weight = torch.linalg.qr(torch.randn(500, 300, dtype=dtype, generator=torch.Generator().manual_seed(0)))[0]
     measured = spectrum(weight)
     assert measured.smallest == pytest.approx(1, abs=1e-4)
     assert measured.largest == pytest.approx(1, abs=1e-4)

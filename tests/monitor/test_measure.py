@@ -76,7 +76,10 @@ def test_a_model_has_the_numbers_of_the_audit_and_of_its_optimizer():
     )
 
 
-@pytest.mark.parametrize("settings", [{"scale": 2.0}, {"mode": "rows"}, {"scale": "adaptive", "mode": "rows"}])
+@pytest.mark.parametrize(
+    "settings",
+    [{"scale": 2.0}, {"mode": "rows"}, {"mode": "rows", "transposed": True}, {"mode": "rows", "scale": "adaptive"}],
+)
 def test_the_residual_is_that_of_the_groups_own_target(settings):
     wide, square = nn.Parameter(torch.randn(4, 9)), nn.Parameter(torch.randn(6, 6))
     optimizer = bort.BortS([{"params": [wide], **settings}, {"params": [square]}], lr=0.1)

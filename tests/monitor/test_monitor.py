@@ -18,6 +18,7 @@ def train(model, optimizer, steps, *, monitor=None, schedule=None, accumulate=1,
         step = index // accumulate
         values = {} if monitor is None else monitor(optimizer, step)
         if values:
+            assert step not in seen
             seen[step] = values
         x, y = batch(step=index)
         (nn.functional.cross_entropy(model(x), y) / accumulate).backward()
