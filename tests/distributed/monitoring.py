@@ -1,15 +1,18 @@
 """What the processes of a pool run: measurements of weights that are shared, against the whole model in one process."""
 
+import warnings
+
 import torch
 import torch.distributed as dist
 from torch import nn
 from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import Shard, distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.tensorboard import SummaryWriter
 
 import bort
 from bort.monitor import Monitor, measure
-from tests.distributed.common import random
+from tests.distributed.common import mesh, random
 from tests.distributed.training import Block
 
 
@@ -42,6 +45,17 @@ def monitored_shards():
     full = _network()
     full.load_state_dict({name: p.full_tensor() for name, p in model.state_dict().items()})
     return records, start, measure(model, layers=True), measure(full, layers=True), measure(optimizer, layers=True)
+
+
+def unusual_cut():
+    """A weight that is cut inside its kernels is left out, with the reason; the others are measured."""
+    model = nn.Sequential(nn.Conv2d(3, 4, 4), nn.Conv2d(4, 5, 3))
+    placed = distribute_tensor(model[0].weight.detach(), mesh((2,)), [Shard(2)])
+    model[0].weight = nn.Parameter(placed)
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        values = measure(model, layers=True)
+    return sorted(values), [str(warning.message) for warning in warned]
 
 
 def monitored_replicas(folder):

@@ -21,6 +21,14 @@ def test_shards_have_the_numbers_of_the_whole_weights(pools):
     assert without_time(outcomes[0][0][3]) == without_time(outcomes[1][0][3])
 
 
+def test_a_cut_that_leaves_no_matrix_is_left_out_with_the_reason(pools):
+    for names, warned in pools(2).run("unusual_cut"):
+        assert "bort/1.weight/residual" in names
+        assert "bort/0.weight/residual" not in names
+        (message,) = warned
+        assert "leaves '0.weight' out: it is a DTensor cut along dimension 2" in message
+
+
 def test_replicas_measure_for_themselves(pools, tmp_path):
     first, second = pools(2).run("monitored_replicas", folder=str(tmp_path))
     assert without_time(first) == without_time(second)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,8 +61,15 @@ def _of_groups(groups: ParamGroups) -> list[ConstrainedWeight]:
         for group in groups
         if group["constraint"]
         for name, p in group["params"]
-        if not (is_dtensor(p) and unsupported(p))
+        if _is_measurable(name, p)
     ]
+
+
+def _is_measurable(name: str, p: Tensor) -> bool:
+    reason = unsupported(p) if is_dtensor(p) else None
+    if reason is not None:
+        warnings.warn(f"bort.monitor leaves {name!r} out: it {reason}", stacklevel=2)
+    return reason is None
 
 
 def _of_optimizer(optimizer: Bort, model: nn.Module | None) -> list[ConstrainedWeight]:
