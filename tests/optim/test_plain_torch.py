@@ -90,3 +90,27 @@ def test_stacked_equals_one_by_one(reading):
     ):
         torch.testing.assert_close(stacked_direction, direction)
         torch.testing.assert_close(stacked_residual, residual)
+
+
+@pytest.mark.parametrize("scale", [1.0, "adaptive"])
+def test_weights_with_few_rows_are_judged_together_and_each_by_itself(scale):
+    """Several shapes, one guard: the two unstable steps are shortened, no other is changed by a bit."""
+    torch.manual_seed(0)
+    shapes = [(1, 30), (40, 1), (3, 20), (20, 3), (3, 20), (7, 9), (2, 2), (8, 12)]
+    weights = [torch.randn(shape, dtype=torch.float64) / 9 for shape in shapes]
+    for unstable in (1, 4):
+        weights[unstable] *= 60
+    stability, spec = Stability(0.1), PenaltySpec(0.1, scale=scale)
+    with torch.no_grad():
+        moves = {slot: m for (slot, _), m, _ in _plain_torch.directions(list(enumerate(weights)), spec, stability)}
+    shortened = set()
+    for slot, w in enumerate(weights):
+        x, expected = penalty.matrices(w), penalty.gradient(w, scale=scale)
+        s = torch.as_tensor(penalty.target(x, scale)).item()
+        norm = torch.linalg.matrix_norm(penalty.defect(x, s, "full"), 2).item()
+        if 0.1 * norm > 2 or 0.1 * s >= 1:
+            shortened.add(slot)
+            torch.testing.assert_close(moves[slot], expected * 0.5 / (0.1 * max(norm, s)), rtol=0.015, atol=0)
+        else:
+            torch.testing.assert_close(moves[slot], expected, rtol=1e-12, atol=1e-12)
+    assert shortened == {1, 4}

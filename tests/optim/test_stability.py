@@ -109,6 +109,20 @@ def test_the_estimate_is_below_the_norm_and_near_it(k, seed):
     assert (estimate >= 0.6 * exact).all()
 
 
+@given(st.integers(1, 7), st.floats(0, 0.1), st.sampled_from([1.0, 1e15, 1e-15]), st.booleans(), st.integers(0, 99))
+def test_of_small_matrices_the_estimate_is_close(k, gap, size, single, seed):
+    """Also where the other singular values are nearly as large as the first, and where squares would overflow."""
+    torch.manual_seed(seed)
+    q, _ = torch.linalg.qr(torch.randn(4, k, k, dtype=torch.float64))
+    eigenvalues = torch.full((k,), 1 - gap, dtype=torch.float64)
+    eigenvalues[0] = -1.0
+    d = (size * (q * eigenvalues) @ q.mT).to(torch.float32 if single else torch.float64)
+    estimate = spectral_norm(d).flatten().double() / size
+    assert (estimate <= 1 + 1e-5).all()
+    assert (estimate >= (1 - 1e-6 if k == 1 else 0.985)).all()
+    assert not spectral_norm(torch.zeros(2, k, k)).any()
+
+
 def test_what_a_group_is_judged_by():
     """a = α·λ·every; with momentum, α is the largest that is known to come, and μᵏ is what k steps carry on."""
     group = {"lr": 0.1, "initial_lr": 0.2, "max_lr": 0.3}

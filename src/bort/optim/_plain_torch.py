@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from bort import penalty
 from bort.optim._spec import Move, PenaltySpec, Weight
-from bort.optim._stability import Stability
+from bort.optim._stability import TINY, Stability
 
 # A batch of stacked weights is a copy of them: keep it small.
 _STACK_BYTES = 96 * 2**20
@@ -24,21 +26,24 @@ _STRIPS_FROM, _STRIPS = 512, 4
 
 def directions(weights: list[Weight], spec: PenaltySpec, stability: Stability) -> Iterator[Move]:
     """The direction and residual of each weight."""
+    # Of weights with few rows or columns, whatever their shapes, the guard judges all at once. They are few or small.
+    tiny: dict[Any, list[tuple[list[Weight], _Defects]]] = {}
     for batch in _batches(weights):
-        # Columns in the order of memory, so that nothing has to be copied: a permutation of the columns (channels_last)
-        # goes through W WᵀW − s·W unchanged.
-        first = batch[0][1]
-        order = [0, *sorted(range(1, first.ndim), key=first.stride, reverse=True)]
-        if torch.is_grad_enabled():
-            stacked = first.clone().permute(order)[None]  # the step writes into it, and autograd needs it as it was
-        elif len(batch) == 1:
-            stacked = first.detach().permute(order)[None]
+        defects = _Defects.of(_stacked(batch), spec)
+        if spec.mode.endswith("full") and defects.d.shape[-1] < TINY:
+            tiny.setdefault((defects.d.device, defects.d.dtype), []).append((batch, defects))
         else:
-            stacked = torch.stack([p.detach().permute(order) for _, p in batch])
-        moves, residuals = direction(stacked, spec, stability)
-        own_order = sorted(range(first.ndim), key=order.__getitem__)
-        moves = moves.permute(0, *[1 + dimension for dimension in own_order])
-        yield from zip(batch, moves, residuals, strict=True)
+            yield from _moves(batch, defects, defects.damping(stability))
+    for members in tiny.values():
+        factors = _damping_together([defects for _, defects in members], stability)
+        for (batch, defects), factor in zip(members, factors, strict=True):
+            yield from _moves(batch, defects, factor)
+
+
+def direction(stacked: Tensor, spec: PenaltySpec, stability: Stability) -> tuple[Tensor, Tensor]:
+    """The guarded directions of weights of one shape, (batch, *shape), and their residuals, (batch,)."""
+    defects = _Defects.of(stacked, spec)
+    return defects.moves(defects.damping(stability)), defects.residuals
 
 
 def _batches(weights: list[Weight]) -> Iterator[list[Weight]]:
@@ -55,24 +60,79 @@ def _batches(weights: list[Weight]) -> Iterator[list[Weight]]:
         yield from (members[start : start + size] for start in range(0, len(members), size))
 
 
-def direction(stacked: Tensor, spec: PenaltySpec, stability: Stability) -> tuple[Tensor, Tensor]:
-    """The guarded directions of weights of one shape, (batch, *shape), and their residuals, (batch,)."""
-    mode, transposed = spec.mode, spec.transposed
-    count = len(stacked)
-    # (batch, blocks·rows, …) read as (batch·blocks) matrices: a block is a weight of its own.
-    w = penalty.matrices(stacked.flatten(0, 1), blocks=count * spec.blocks, transposed=transposed)
-    s = penalty.target(w, spec.scale)
-    e = _gram_defect(w, s) if mode == "full" and not torch.is_grad_enabled() else penalty.defect(w, s, mode)
-    sizes = torch.linalg.vector_norm(e.detach().reshape(count, -1), dim=1)
-    residuals = sizes / (spec.blocks * max(e.shape[1:])) ** 0.5
-    l1 = penalty.is_l1(mode)
-    d = e.sign() if l1 else e
-    factor = stability.damping(d.detach(), s, full=mode.endswith("full"), l1=l1)
-    if factor is not None:
-        d = d * factor.to(d.dtype)
-    move = penalty.pull(w, d, mode)
-    # Not in the dtype of the weight: half precision may be too narrow for W WᵀW, before it is multiplied by α·λ.
-    return (move.mT if transposed else move).reshape(stacked.shape), residuals
+def _stacked(batch: list[Weight]) -> Tensor:
+    """(batch, *shape), with the columns in the order of memory, so that a single weight need not be copied: a permutation of
+    the columns (channels_last) goes through W WᵀW − s·W unchanged."""
+    first = batch[0][1]
+    order = _order(first)
+    if torch.is_grad_enabled():
+        return first.clone().permute(order)[None]  # the step writes into it, and autograd needs it as it was
+    if len(batch) == 1:
+        return first.detach().permute(order)[None]
+    return torch.stack([p.detach().permute(order) for _, p in batch])
+
+
+def _moves(batch: list[Weight], defects: _Defects, factor: Tensor | None) -> Iterator[Move]:
+    order = _order(batch[0][1])
+    own_order = sorted(range(len(order)), key=order.__getitem__)
+    moves = defects.moves(factor).permute(0, *[1 + dimension for dimension in own_order])
+    yield from zip(batch, moves, defects.residuals, strict=True)
+
+
+def _order(p: Tensor) -> list[int]:
+    return [0, *sorted(range(1, p.ndim), key=p.stride, reverse=True)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Defects:
+    """How far weights of one shape are from their target, as matrices."""
+
+    spec: PenaltySpec
+    shape: torch.Size
+    """(batch, *shape of a weight)."""
+    w: Tensor
+    """(batch·blocks, rows, columns)."""
+    d: Tensor
+    """The defects of the matrices, or the signs of these."""
+    s: float | Tensor
+    """The target."""
+    residuals: Tensor
+    """(batch,)."""
+
+    @classmethod
+    def of(cls, stacked: Tensor, spec: PenaltySpec) -> _Defects:
+        mode, count = spec.mode, len(stacked)
+        # (batch, blocks·rows, …) read as (batch·blocks) matrices: a block is a weight of its own.
+        w = penalty.matrices(stacked.flatten(0, 1), blocks=count * spec.blocks, transposed=spec.transposed)
+        s = penalty.target(w, spec.scale)
+        e = _gram_defect(w, s) if mode == "full" and not torch.is_grad_enabled() else penalty.defect(w, s, mode)
+        sizes = torch.linalg.vector_norm(e.detach().reshape(count, -1), dim=1)
+        residuals = sizes / (spec.blocks * max(e.shape[1:])) ** 0.5
+        return cls(spec, stacked.shape, w, e.sign() if penalty.is_l1(mode) else e, s, residuals)
+
+    def damping(self, stability: Stability) -> Tensor | None:
+        """The factor that keeps the step stable, shaped to multiply d; None: nothing has to be done."""
+        mode = self.spec.mode
+        return stability.damping(self.d.detach(), self.s, full=mode.endswith("full"), l1=penalty.is_l1(mode))
+
+    def moves(self, factor: Tensor | None) -> Tensor:
+        """The directions, (batch, *shape of a weight)."""
+        d = self.d if factor is None else self.d * factor.to(self.d.dtype)
+        move = penalty.pull(self.w, d, self.spec.mode)
+        # Not in the dtype of the weight: half precision may be too narrow for W WᵀW, before it is multiplied by α·λ.
+        return (move.mT if self.spec.transposed else move).reshape(self.shape)
+
+
+def _damping_together(members: list[_Defects], stability: Stability) -> list[Tensor | None]:
+    """The factors of small Gram matrices of several sizes, in one go: padded with zeros, which change no norm."""
+    if len(members) == 1:
+        return [members[0].damping(stability)]
+    sides = [defects.d.shape[-1] for defects in members]
+    padded = [F.pad(m.d.detach(), (0, max(sides) - side) * 2) for m, side in zip(members, sides, strict=True)]
+    targets = [m.s for m in members if isinstance(m.s, Tensor)]
+    s = torch.cat(targets) if targets else members[0].s
+    factors = stability.damping(torch.cat(padded), s, l1=penalty.is_l1(members[0].spec.mode))
+    return [None] * len(members) if factors is None else list(factors.split([len(m.d) for m in members]))
 
 
 def _gram_defect(w: Tensor, s: float | Tensor) -> Tensor:

@@ -15,9 +15,10 @@ have ended well. A penalty at each k-th step is carried on by the momentum until
 μᵏ and of (1 − μᵏ)/(1 − μ) times the length. The signs of the ℓ1 modes do not get smaller near the target: there momentum
 makes the step 1/(1 − μ) times longer, and the whole of it is judged.
 
-:math:`\lVert D \rVert_2` is estimated by power iteration, which can only underestimate it. So the guard never acts on a
-step that is stable without momentum; a step that it misses by a little grows by a little, and is caught as the next one. No
-value is read back to the host on an accelerator; the factor is exactly 1.0 where nothing is to be done.
+:math:`\lVert D \rVert_2` is estimated by power iteration, below 8 × 8 by a few squarings of D, which both can only
+underestimate it. So the guard never acts on a step that is stable without momentum; a step that it misses by a little grows by
+a little, and is caught as the next one. No value is read back to the host on an accelerator; the factor is exactly 1.0 where
+nothing is to be done.
 """
 
 from __future__ import annotations
@@ -33,8 +34,11 @@ from torch import Tensor
 from bort.optim._spec import PenaltySpec, is_fake
 from bort.penalty import is_l1
 
+TINY = 8
+"""Below this side the norm of a matrix takes no power iteration."""
 _PROBES = 4
 _ITERATIONS = 10
+_POWER = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +132,28 @@ def _larger(first: float | Tensor, second: float | Tensor) -> float | Tensor:
 
 
 def spectral_norm(d: Tensor) -> Tensor:
-    """A lower estimate of ‖D‖₂ of symmetric matrices (b, k, k), as (b, 1, 1): block power iteration, deterministic."""
+    """A lower estimate of ‖D‖₂ of symmetric matrices (b, k, k), as (b, 1, 1), deterministic."""
+    if d.shape[-1] == 1:
+        return d.abs()
+    return _by_squaring(d) if d.shape[-1] < TINY else _by_power_iteration(d)
+
+
+def _by_squaring(d: Tensor) -> Tensor:
+    """‖D³³‖_F / ‖D³²‖_F: at most ‖D‖₂, since ‖AB‖_F ≤ ‖A‖₂ ‖B‖_F, and less than 1.5% below it up to 7 × 7.
+
+    Five squarings make D³². An exact solver (eigvalsh) would make the host wait for the device.
+    """
+    tiny = torch.finfo(d.dtype).tiny
+    # The largest sum of a row is between ‖D‖₂ and √k·‖D‖₂: divided by it, D³³ can neither overflow nor vanish.
+    largest = d.abs().sum(dim=-1, keepdim=True).amax(dim=-2, keepdim=True).clamp(min=tiny)
+    d = d / largest
+    power = torch.linalg.matrix_power(d, _POWER)
+    before = torch.linalg.vector_norm(power, dim=(-2, -1), keepdim=True)
+    after: Tensor = torch.linalg.vector_norm(d @ power, dim=(-2, -1), keepdim=True)
+    return after / before.clamp(min=tiny) * largest
+
+
+def _by_power_iteration(d: Tensor) -> Tensor:
     index = torch.arange(d.shape[-1], device=d.device, dtype=d.dtype).unsqueeze(-1)
     phase = torch.arange(1, _PROBES + 1, device=d.device, dtype=d.dtype)
     x = torch.cos(index * (index + 1) * phase * 0.754877666)  # spread over all directions, the same every time
