@@ -174,20 +174,49 @@ class Named(nn.Module):
         self.add_module(name, nn.Linear(4, 3))
 
 
-@pytest.mark.parametrize("name", ["fc", "classifier", "head_dist"])
-def test_a_classifier_that_the_default_pattern_misses_is_named(name):
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("name", ["head", "fc", "classifier", "head_dist"])
+def test_the_classifier_is_left_out_by_its_name(name):
+    assert not decisions(Named(name))[f"{name}.weight"].constrained
+    assert decisions(Named(name), exclude=())[f"{name}.weight"].constrained
+    assert decisions(nn.Sequential(Named(name)))[f"0.{name}.weight"].reason == f"excluded by '0.{name}.*'"
+    assert decisions(Named("top"))["top.weight"].constrained
+
+
+def test_a_layer_that_every_block_has_is_no_classifier():
+    model = nn.ModuleDict({"blocks": nn.Sequential(Named("fc"), Named("fc"))})
+    assert all(d.constrained for d in decisions(model).values() if d.name.endswith("weight"))
+
+
+@pytest.mark.parametrize(
+    ("model", "expected"),
+    [
+        ("vgg11", "classifier.6.weight"),
+        ("squeezenet1_0", "classifier.1.weight"),
+        ("vit_b_16", "heads.head.weight"),
+        ("mobilenet_v3_small", "classifier.3.weight"),
+        ("densenet121", "classifier.weight"),
+    ],
+)
+def test_classifiers_of_torchvision(model, expected):
+    torchvision = pytest.importorskip("torchvision")
+    with torch.device("meta"):
+        by_name = decisions(torchvision.models.get_model(model))
+    assert [name for name, d in by_name.items() if d.reason.startswith("excluded")] == [expected]
+
+
+def test_a_classifier_that_the_patterns_miss_is_named():
     with pytest.warns(
-        UserWarning, match=rf"matches 'head.\*'; the classifier seems to be {name}: exclude=\('{name}.\*',\)"
+        UserWarning,
+        match=r"matches 'head.\*'; the classifier seems to be fc: exclude=\('fc.\*',\) leaves it unconstrained",
     ):
-        groups = param_groups(Named(name))
-    assert [d.constrained for d in groups.decisions if d.name == f"{name}.weight"] == [True]
+        param_groups(Named("fc"), exclude=("head.*",))
 
 
 @pytest.mark.filterwarnings("error")
-def test_without_a_classifier_in_sight_the_default_pattern_is_silent():
-    param_groups(nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4)))
-    param_groups(Named("head"))
-    param_groups(Named("fc"), exclude=())
+def test_without_a_classifier_in_sight_the_usual_pattern_is_silent():
+    param_groups(nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4)), exclude=("head.*",))
+    param_groups(Named("head"), exclude=("head.*",))
     param_groups(Named("fc"), exclude=("fc.*",))
 
 
@@ -221,7 +250,7 @@ def test_real_networks_have_a_decision_for_every_parameter(name):
     with torch.device("meta"):
         model = timm.create_model(name)
     head = model.default_cfg["classifier"]
-    groups = param_groups(model, exclude=(f"{head}.*",))
+    groups = param_groups(model)
     assert sum(len(group["params"]) for group in groups) == sum(1 for _ in model.parameters())
     constrained = {d.name for d in groups.decisions if d.constrained}
     for path, module in model.named_modules():

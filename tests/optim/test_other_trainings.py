@@ -15,7 +15,7 @@ from torch.distributed.checkpoint.state_dict import (
 )
 from torch.optim import SGD, AdamW
 
-from bort import BortA, BortS, bortify, param_groups
+from bort import BortA, BortS, bortify
 from bort.optim import adapt_state_dict
 from bort.optim.reference import Reference
 
@@ -169,23 +169,6 @@ def test_a_momentum_that_carries_the_penalty_past_its_target_is_announced():
     """Just below lr·λ/(1 − μ) = 1, from where on a warning came before."""
     with pytest.warns(UserWarning, match=r"lr·λ/\(1 − momentum\)² = 0.099·0.1/0.01² = 99 ≥ 6"):
         BortS([weight(4, 6)], lr=0.099, momentum=0.99, constraint=0.1)
-
-
-def test_parameters_that_are_hardly_a_matrix_are_announced():
-    named = [("cls_token", weight(1, 1, 8)), ("pos_embed", weight(1, 5, 8)), ("fc.weight", weight(4, 8))]
-    with pytest.warns(UserWarning, match=r"'cls_token' \(1×1×8\): 2 of its 3 constrained parameters") as caught:
-        BortA(named, lr=1e-3)
-    assert caught[0].filename == __file__
-    depthwise = [("a.weight", weight(8, 1, 3, 3)), ("b.weight", weight(16, 1, 3, 3))]
-    with pytest.warns(UserWarning, match=r"'a.weight' \(8×1×3×3\): 2 of its 2 .*param_group_fn=bort.param_groups"):
-        BortA(depthwise, lr=1e-3)
-
-
-@pytest.mark.filterwarnings("error")
-def test_layers_that_look_like_these_are_silent():
-    BortA([weight(6, 1, 5, 5)], lr=1e-3)  # LeNet's first layer
-    one_output = nn.Sequential(nn.Conv2d(3, 1, 3), nn.Conv2d(8, 8, 3, groups=8), nn.Conv2d(8, 8, 3, groups=8))
-    BortA(param_groups(one_output), lr=1e-3)
 
 
 def trained(cls, seed):

@@ -13,20 +13,20 @@ penalty of a param group is in `_group_penalty`.
 
 from __future__ import annotations
 
-import warnings
 from collections import defaultdict
 from collections.abc import Callable
 from functools import cache
 from typing import Any, ClassVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from bort import penalty
 from bort.optim import _settings
 from bort.optim._apply import LentGradients
 from bort.optim._group_penalty import GroupPenalty
+from bort.optim._groups import groups_for_optimizer
 from bort.optim._spec import constrained
 
 
@@ -38,6 +38,8 @@ class Bort(Optimizer):
     _takes_closure: ClassVar[bool]
     _writes_gradients: ClassVar[bool]
     """Whether the base optimizer changes gradients in place (timm's LAMB clips them)."""
+    _takes_params: ClassVar[bool]
+    """Whether the first argument is ``params``. (pytorch_optimizer's AdamMini makes groups of a model itself.)"""
 
     def __init__(
         self,
@@ -52,7 +54,15 @@ class Bort(Optimizer):
         shard: bool = False,
         **kwargs: Any,
     ) -> None:
-        self._plain_groups: set[int] = set()
+        model = args[0] if args else kwargs.get("params")
+        if isinstance(model, nn.Module) and self._takes_params:
+            if constraint:
+                _settings.refuse_foreign(model)
+            groups = groups_for_optimizer(model)
+            if args:
+                args = (groups, *args[1:])
+            else:
+                kwargs["params"] = groups
         self._own_defaults: dict[str, Any] = {
             "constraint": constraint,
             "decoupled": self._decoupled if decoupled is None else decoupled,
@@ -71,15 +81,8 @@ class Bort(Optimizer):
         self._prepare()
         for index, group in enumerate(self.param_groups):
             _settings.warn(group, index, stacklevel=3)
-            if index in self._plain_groups:
-                _settings.warn_of_shapes(group, index, stacklevel=3)
-        wanted = [group for group in self.param_groups if group["constraint"]]
-        if wanted and not self.constrained():
-            warnings.warn(
-                f"{type(self).__name__} has nothing to constrain: none of its "
-                f"{sum(len(group['params']) for group in wanted)} parameters with constraint > 0 has two or more dimensions.",
-                stacklevel=2,
-            )
+        self._has_warned_of_shapes = _settings.warn_of_shapes(self.param_groups, type(self).__name__, stacklevel=3)
+        _settings.warn_of_nothing(self.param_groups, constraint, type(self).__name__, model, stacklevel=3)
 
     def _prepare(self) -> None:
         """What torch neither pickles nor copies with an optimizer."""
@@ -91,8 +94,9 @@ class Bort(Optimizer):
         for key, default in self._own_defaults.items():
             self.defaults.setdefault(key, default)
         index = len(self.param_groups)
-        if "blocks" not in param_group:  # otherwise `param_groups`, which knows the layers, has made it
-            self._plain_groups.add(index)
+        # `param_groups`, which knows the layers, says how each weight is cut in blocks.
+        if isinstance(param_group, dict):
+            param_group.setdefault("layers_known", "blocks" in param_group)
         super().add_param_group(param_group)
         if self.param_groups[index]["every"] != 1 or self.param_groups[index]["warmup"]:
             # There from the beginning: torch.distributed.checkpoint takes a group's keys to be the same at all times.
@@ -101,12 +105,12 @@ class Bort(Optimizer):
             _settings.check(self.param_groups[index], index)
         except Exception:
             self.param_groups.pop()  # refused: leave the optimizer as it was
-            self._plain_groups.discard(index)
             raise
         if "_penalties" in self.__dict__:  # added by the user; __init__ warns itself, at the user's line
             _settings.warn(self.param_groups[index], index, stacklevel=3)
-            if index in self._plain_groups:
-                _settings.warn_of_shapes(self.param_groups[index], index, stacklevel=3)
+            if not self._has_warned_of_shapes:
+                added = self.param_groups[index:]
+                self._has_warned_of_shapes = _settings.warn_of_shapes(added, type(self).__name__, stacklevel=3)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         # Also reached through load_state_dict: a checkpoint of the plain optimizer leaves our settings as they are now.
@@ -117,7 +121,7 @@ class Bort(Optimizer):
                 key: self.defaults.get(key, _settings.LATER.get(key))
                 for key in (*_settings.SETTINGS, *_settings.LAYOUT)
             }
-            self._plain_groups = set()
+            self._has_warned_of_shapes = False
             self._prepare()
         for index, group in enumerate(self.param_groups):
             settings = current[index] if index < len(current) else self._own_defaults

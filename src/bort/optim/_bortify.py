@@ -8,6 +8,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+from torch import nn
 from torch.optim import SGD, Optimizer
 
 from bort.optim._bort import Bort
@@ -30,8 +31,14 @@ class _BortClass(type):
 def bortify(cls: type[Optimizer]) -> type[Any]:
     """The subclass of ``cls`` that holds its weights to the bounded orthogonal constraint of the paper.
 
-    It takes the arguments of ``cls``, in the same positions and with the same defaults, and these keywords, each of
-    which a param group may set for itself:
+    It takes the arguments of ``cls``, in the same positions and with the same defaults. The first may also be an nn.Module,
+    wrapped or not: ``BortA(model, lr=1e-3)``. It is then grouped as by :func:`bort.param_groups`, with the optimizer's own
+    λ and weight decay: linear maps are constrained, as far as they are trained, and embeddings, tokens, norms, biases and the
+    classifier are not; biases, norms and one-dimensional parameters have no weight decay. ``print(bort.param_groups(model))``
+    shows the decisions. Plain parameters are all constrained that have two or more dimensions, but for those that cannot be
+    the matrix of a layer (1 × … × …, or by their names tokens and position tables).
+
+    These keywords are added, each of which a param group may set for itself:
 
     Args:
         constraint: λ, the weight of the penalty; 0 switches it off.
@@ -81,6 +88,7 @@ def bortify(cls: type[Optimizer]) -> type[Any]:
             "_base_step": staticmethod(step),
             "_decoupled": decoupled,
             "_takes_closure": closure is not None,
+            "_takes_params": _takes_params(signature),
             "_writes_gradients": any(base.__module__ in _WRITERS for base in cls.__mro__),
             "base": cls,
         },
@@ -109,12 +117,24 @@ def _without_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
     return unwrapped
 
 
+def _takes_params(signature: inspect.Signature) -> bool:
+    return next(iter(signature.parameters), None) == "params"
+
+
 def _with_settings(signature: inspect.Signature, decoupled: bool) -> inspect.Signature:
     ours = inspect.signature(Bort.__init__).parameters
     settings = [ours[key].replace(default=decoupled) if key == "decoupled" else ours[key] for key in SETTINGS]
     theirs = list(signature.parameters.values())
+    if _takes_params(signature):
+        theirs[0] = theirs[0].replace(annotation=_or_module(theirs[0].annotation))
     rest = [p for p in theirs if p.kind is p.VAR_KEYWORD]
     return signature.replace(parameters=[p for p in theirs if p not in rest] + settings + rest)
+
+
+def _or_module(annotation: Any) -> Any:
+    if annotation is inspect.Parameter.empty:
+        return annotation
+    return f"{annotation} | torch.nn.Module" if isinstance(annotation, str) else annotation | nn.Module
 
 
 def _reduce(cls: _BortClass) -> tuple[Callable[..., Any], tuple[type[Optimizer]]] | str:

@@ -30,7 +30,7 @@ from bort.optim import _plain_torch
 from bort.optim._apply import GroupStep, LentGradients
 from bort.optim._schedule import next_turn
 from bort.optim._settings import refuse_gradient
-from bort.optim._spec import Move, PenaltySpec, Weight, constrained, is_fake, is_matrix
+from bort.optim._spec import Move, PenaltySpec, Weight, constrained, is_fake, is_matrix, named
 from bort.optim._stability import Stability
 from bort.optim.kernels import Kernels, is_capturing
 from bort.optim.sharded import DdpSharing, ShardedRounds, directions, is_dtensor, whole
@@ -63,7 +63,7 @@ class GroupPenalty:
         params = group["params"]
         if len(params) != len(self._params) or not all(map(operator.is_, params, self._params)):
             self._params = list(params)
-            self._matrices = [p for p in params if is_matrix(p)]
+            self._matrices = [p for name, p in named(group) if is_matrix(group, name, p)]
             self._repeated = _repetitions(self._matrices)
         distributed, shard = dist.is_available() and dist.is_initialized(), group["shard"]
         return [

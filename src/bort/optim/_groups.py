@@ -12,12 +12,12 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.parameter import is_lazy
 
+from bort._inspect import spellings
 from bort._table import table
 from bort.layers import linear_map
+from bort.optim._classifier import classifiers
 
 _HEAD = ("head.*",)
-_CLASSIFIERS = ("head", "head_dist", "heads", "fc", "classifier")  # what libraries of networks call their last layer
-_WRAPPERS = ("_orig_mod.", "module.")
 _NORMS = (_NormBase, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm, nn.LocalResponseNorm)
 
 
@@ -62,7 +62,7 @@ def param_groups(
     model: nn.Module,
     constraint: float = 0.1,
     weight_decay: float = 0.0,
-    exclude: Sequence[str] = _HEAD,
+    exclude: Sequence[str] | None = None,
     *,
     qkv: Literal["whole", "split"] = "whole",
 ) -> ParamGroups:
@@ -78,9 +78,11 @@ def param_groups(
         constraint: λ of the constrained weights.
         weight_decay: for weights of two or more dimensions; biases, norms and one-dimensional parameters get none. The
             groups carry it and ``constraint`` themselves, so the optimizer's own arguments of these names do not apply.
-        exclude: patterns of parameter names to leave unconstrained, usually those of the classifier. Prefixes that
-            torch.compile and DDP put before the names are ignored. A pattern that matches nothing is warned of, with the
-            name of the classifier if there seems to be one.
+        exclude: patterns of parameter names to leave unconstrained; () for none. Default: the classifier, if its name says
+            that it is one: ``head.*``, what a network of timm names as its classifier, and elsewhere the last linear layer
+            (or convolution) if a part of its name is head, heads, head_dist, fc or classifier. Prefixes that torch.compile
+            and DDP put before the names are ignored. A pattern that matches nothing is warned of, with the name of the
+            classifier if there seems to be one.
         qkv: a fused query-key-value projection is one matrix ("whole") or three ("split").
 
     Returns:
@@ -88,26 +90,47 @@ def param_groups(
     """
     if qkv not in ("whole", "split"):
         raise ValueError(f'qkv={qkv!r}: a fused projection is "whole" or "split"')
-    patterns = (exclude,) if isinstance(exclude, str) else tuple(exclude)
+    decisions = _decisions(model, exclude, qkv)
+    if exclude is not None:
+        _warn_of_patterns(model, _patterns(exclude), decisions.values())
+    return _groups(decisions, {"constraint": constraint}, {"weight_decay": weight_decay})
+
+
+def groups_for_optimizer(model: nn.Module) -> ParamGroups:
+    """The groups of :func:`param_groups` for an optimizer that has λ and the weight decay among its own arguments: groups
+    that a setting does not concern have 0 of it, the others leave it to the optimizer."""
+    groups = _groups(_decisions(model, None, "whole"), {}, {})
+    if not groups:
+        raise ValueError(
+            f"{type(model).__name__} has no parameter that requires a gradient: unfreeze what is to be trained before the "
+            "optimizer is made"
+        )
+    return groups
+
+
+def _decisions(model: nn.Module, exclude: Sequence[str] | None, qkv: str) -> dict[Tensor, Decision]:
+    patterns = (*_HEAD, *_patterns_of(classifiers(model))) if exclude is None else _patterns(exclude)
     decisions: dict[Tensor, Decision] = {}
     for prefix, module in model.named_modules():
         for local, p in module.named_parameters(prefix, recurse=False):
             decision = _decide(local, p, module, patterns, qkv)
             decisions[p] = _agree(decisions[p], decision) if p in decisions else decision
-    _warn_of_patterns(model, patterns, decisions.values())
+    return decisions
+
+
+def _groups(decisions: dict[Tensor, Decision], constraint: dict[str, float], decay: dict[str, float]) -> ParamGroups:
+    """One group for all parameters with the same settings. Constrained ones have those of ``constraint``, decayed ones those
+    of ``decay``."""
     groups: dict[tuple[Any, ...], dict[str, Any]] = {}
     for p, d in decisions.items():
         if not d.trained:
             continue
         key = (not d.constrained, not d.decayed, d.blocks, d.transposed)
-        settings = {
-            "params": [],
-            "constraint": constraint if d.constrained else 0.0,
-            "weight_decay": weight_decay if d.decayed else 0.0,
-        }
-        if d.constrained:
-            settings |= {"blocks": d.blocks, "transposed": d.transposed}
-        groups.setdefault(key, settings)["params"].append((d.name, p))
+        if key not in groups:
+            layout = {"blocks": d.blocks, "transposed": d.transposed}
+            settings = constraint | layout if d.constrained else {"constraint": 0.0}
+            groups[key] = {"params": [], **settings, **(decay if d.decayed else {"weight_decay": 0.0})}
+        groups[key]["params"].append((d.name, p))
     return ParamGroups((groups[key] for key in sorted(groups)), list(decisions.values()))
 
 
@@ -142,44 +165,36 @@ def _decide(name: str, p: Tensor, module: nn.Module, exclude: Sequence[str], qkv
     return Decision(name, shape, True, linear.kind, linear.blocks, linear.transposed, decayed=True)
 
 
+def _patterns(exclude: Sequence[str]) -> tuple[str, ...]:
+    return (exclude,) if isinstance(exclude, str) else tuple(exclude)
+
+
+def _patterns_of(layers: Sequence[str]) -> tuple[str, ...]:
+    """Those that match all parameters of the layers."""
+    return tuple(f"{layer}.*" for layer in layers)
+
+
 def _matches(name: str, pattern: str) -> bool:
-    while name.startswith(_WRAPPERS):
-        name = name.partition(".")[2]
-    return fnmatch.fnmatchcase(name, pattern)
-
-
-def _unmatched(patterns: Sequence[str], decisions: Iterable[Decision]) -> list[str]:
-    names = [decision.name for decision in decisions]
-    return [pattern for pattern in patterns if not any(_matches(name, pattern) for name in names)]
+    return fnmatch.fnmatchcase(spellings(name)[1], pattern)
 
 
 def _warn_of_patterns(model: nn.Module, patterns: Sequence[str], decisions: Iterable[Decision]) -> None:
-    """The default pattern may match nothing if no classifier is in sight; but a classifier that it misses is named."""
+    """A pattern that matches nothing may have been meant for the classifier. The usual one may match nothing if none is in
+    sight."""
     decisions = list(decisions)
-    unused = _unmatched(patterns, decisions)
+    unused = [pattern for pattern in patterns if not any(_matches(d.name, pattern) for d in decisions)]
     constrained = [decision.name for decision in decisions if decision.constrained]
-    heads = [head for head in _classifiers(model) if any(_matches(name, f"{head}.*") for name in constrained)]
+    heads = [head for head in classifiers(model) if any(_matches(name, f"{head}.*") for name in constrained)]
     if not unused or (tuple(patterns) == _HEAD and not heads):
         return
     advice = ""
     if heads:
-        those = ", ".join(repr(f"{head}.*") for head in heads)
+        those = ", ".join(map(repr, _patterns_of(heads)))
         advice = f"; the classifier seems to be {' and '.join(heads)}: exclude=({those},) leaves it unconstrained"
     warnings.warn(
         f"exclude: no parameter's name matches {', '.join(map(repr, unused))}{advice}, exclude=() says that all is wanted",
         stacklevel=3,
     )
-
-
-def _classifiers(model: nn.Module) -> list[str]:
-    """The names of the layers that give the logits: timm's networks say it; elsewhere the last layer, if it is called so."""
-    own = getattr(model, "default_cfg", {}).get("classifier")
-    if own:
-        return [own] if isinstance(own, str) else list(own)
-    layers = [name for name, module in model.named_modules() if isinstance(module, nn.Linear)]
-    while layers and layers[-1].startswith(_WRAPPERS):
-        layers[-1] = layers[-1].partition(".")[2]
-    return layers[-1:] if layers and set(layers[-1].split(".")) & set(_CLASSIFIERS) else []
 
 
 def _agree(first: Decision, second: Decision) -> Decision:

@@ -8,19 +8,19 @@ from collections.abc import Callable
 from typing import Any, Final, NoReturn
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from bort.optim._spec import PenaltySpec, constrained, is_fake
+from bort.optim._spec import PenaltySpec, constrained, is_fake, is_lookup, named
 from bort.optim.sharded import is_dtensor, unsupported
 from bort.penalty import MODES
 
 SETTINGS: Final = ("constraint", "decoupled", "every", "warmup", "scale", "mode", "precision", "shard")
 # Settings that optimizers pickled by version 0.1.0 do not have.
-LATER: Final[dict[str, Any]] = {"warmup": 0}
+LATER: Final[dict[str, Any]] = {"warmup": 0, "layers_known": True}
 PRECISIONS: Final = ("highest", "high", "medium")
 
-# Where the matrix is in the tensor. `param_groups` sets these from the modules; plain parameters need neither.
-LAYOUT: Final[dict[str, Any]] = {"blocks": 1, "transposed": False}
+# Where the matrix is in the tensor, and whether somebody who has seen the layers says so: `param_groups` does.
+LAYOUT: Final[dict[str, Any]] = {"blocks": 1, "transposed": False, "layers_known": False}
 
 # a/(1 − μ)² of the heavy ball on (σ² − s)², a = lr·λ·s, from which on σ swings more than a quarter beyond √s (simulation from
 # starts below √s, for μ from 0.9 to 0.995).
@@ -67,17 +67,26 @@ def check(group: dict[str, Any], index: int) -> None:
             "columns cannot reach together; give a number, or use mode='rows' or 'full'"
         )
     if constraint:
-        names = group.get("param_names") or range(len(group["params"]))
-        for name, p in zip(names, group["params"], strict=True):
-            _check_kind(p, f"parameter {str(name)!r} of {where}")
+        for name, p in named(group):
+            _check_kind(p, f"parameter {name!r} of {where}")
     for name, p in constrained(group):
         _check_weight(p, f"parameter {name!r} of {where}", group["blocks"])
 
 
-def _check_kind(p: Tensor, label: str) -> None:
+def refuse_foreign(model: nn.Module) -> None:
+    """Of a module whose parameters are laid out in ways of which nobody can tell the matrices."""
+    for name, p in model.named_parameters():
+        _check_foreign(p, f"parameter {name!r}")
+
+
+def _check_foreign(p: Tensor, label: str) -> None:
     kind = next((kind for kind, is_one in _FOREIGN.items() if is_one(p)), None)
     if kind is not None:
         raise TypeError(f"{label} is {kind}, whose local piece is not a matrix; use fully_shard (FSDP2), or {_WAY_OUT}")
+
+
+def _check_kind(p: Tensor, label: str) -> None:
+    _check_foreign(p, label)
     reason = unsupported(p) if p.ndim >= 2 and is_dtensor(p) else None
     if reason is not None:
         raise TypeError(f"{label} {reason}; {_WAY_OUT}")
@@ -138,23 +147,53 @@ def warn(group: dict[str, Any], index: int, stacklevel: int) -> None:
     _warn_of_overshoot(spec, float(lr or 0.0), index, stacklevel + 1)
 
 
-def warn_of_shapes(group: dict[str, Any], index: int, stacklevel: int) -> None:
-    """Of plain parameters, those that are hardly the matrix of one layer: tokens and position tables (1 × …), and depthwise
-    convolutions (C × 1 × k × k; a single one may as well be a convolution on grey images)."""
-    weights = constrained(group)
-    single = [(name, p) for name, p in weights if p.ndim >= 3 and p.shape[0] == 1]
-    depthwise = [(name, p) for name, p in weights if p.ndim == 4 and p.shape[0] > 1 and p.shape[1] == 1]
-    named = [*single[:1], *(depthwise[:1] if len(depthwise) > 1 else [])]
-    if named:
-        count = len(single) + (len(depthwise) if len(depthwise) > 1 else 0)
-        shapes = ", ".join(f"{name!r} ({'×'.join(map(str, p.shape))})" for name, p in named)
-        warnings.warn(
-            f"param group {index}: {shapes}: {count} of its {len(weights)} constrained parameters do not look like the "
-            "matrix of a layer (a token or table, or a depthwise convolution, which is a map for each channel), and are "
-            "pulled as one. Give the optimizer bort.param_groups(model), which knows the layers; through timm, "
-            "param_group_fn=bort.param_groups.",
-            stacklevel=stacklevel,
+def warn_of_shapes(groups: list[dict[str, Any]], optimizer: str, stacklevel: int) -> bool:
+    """Of plain parameters, name those that are hardly the matrix of one layer: tokens and tables (1 × … × …), which are left
+    out, and depthwise convolutions (C × 1 × k × k), which are not: a single one may be a convolution on grey images. Returns
+    whether there are any."""
+    plain = [pair for group in groups if group["constraint"] and not group["layers_known"] for pair in named(group)]
+    lookups = [(name, p) for name, p in plain if p.ndim >= 2 and is_lookup(name, p)]
+    depthwise = [(name, p) for name, p in plain if p.ndim == 4 and p.shape[0] > 1 and p.shape[1] == 1]
+    complaints = []
+    if lookups:
+        complaints.append(f"{_listed(lookups)} cannot be the matrix of a layer and is left unconstrained")
+    if len(depthwise) > 1:
+        complaints.append(
+            f"{_listed(depthwise)} looks like a depthwise convolution, a map for each channel, and is pulled as one"
         )
+    if not complaints:
+        return False
+    warnings.warn(
+        f"{'; '.join(complaints)}. Of plain parameters {optimizer} knows the shapes only: {optimizer}(model, …) looks at the "
+        "layers, and also leaves out embeddings and the classifier. Through timm: param_group_fn=bort.param_groups.",
+        stacklevel=stacklevel,
+    )
+    return True
+
+
+def _listed(weights: list[tuple[str, Tensor]]) -> str:
+    (name, p), *others = weights
+    return f"{name!r} ({'×'.join(map(str, p.shape))})" + (f", like {len(others)} more," if others else "")
+
+
+def warn_of_nothing(
+    groups: list[dict[str, Any]], constraint: float, optimizer: str, model: object, stacklevel: int
+) -> None:
+    """An optimizer that was to have a constraint, and has no weight for it."""
+    if any(constrained(group) for group in groups):
+        return
+    if isinstance(model, nn.Module):
+        wanted = bool(constraint)
+        reason = (
+            f"{type(model).__name__} has no linear map that is trained, apart from its classifier; "
+            "print(bort.param_groups(model)) gives a reason for each parameter."
+        )
+    else:
+        count = sum(len(group["params"]) for group in groups if group["constraint"])
+        wanted = count > 0
+        reason = f"none of its {count} parameters with constraint > 0 is the matrix of a layer."
+    if wanted:
+        warnings.warn(f"{optimizer} has nothing to constrain: {reason}", stacklevel=stacklevel)
 
 
 def _warn_of_decay(spec: PenaltySpec, scale: float, decay: float, index: int, stacklevel: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -15,6 +16,14 @@ Weight: TypeAlias = tuple[int, Tensor]
 
 Move: TypeAlias = tuple[Weight, Tensor, Tensor]
 """A weight, its guarded direction W WᵀW − s·W in the weight's own shape, and its residual as a 0-dim tensor."""
+
+# What libraries of networks call parameters of a module that are added to something or looked up.
+_LOOKUPS = frozenset(
+    (
+        *("cls_token", "class_token", "dist_token", "mask_token", "reg_token", "register_tokens"),
+        *("pos_embed", "pos_embedding", "position_embedding", "positional_embedding", "relative_position_bias_table"),
+    )
+)
 
 # Momentum is taken to be at most this: the limits contain 1/(1 − μ), which has to stay finite.
 _LARGEST_MOMENTUM = 0.999
@@ -88,16 +97,25 @@ class PenaltySpec:
 
 def constrained(group: dict[str, Any]) -> list[tuple[str, Tensor]]:
     """The (name, weight) pairs that the group's constraint applies to, in the order of their slots."""
-    if not group["constraint"]:
-        return []
+    return [(name, p) for name, p in named(group) if is_matrix(group, name, p)] if group["constraint"] else []
+
+
+def named(group: dict[str, Any]) -> Iterator[tuple[str, Tensor]]:
+    """The parameters of a group, with their numbers for names if they have none."""
     params = group["params"]
-    names = group.get("param_names") or map(str, range(len(params)))
-    return [(name, p) for name, p in zip(names, params, strict=True) if is_matrix(p)]
+    return zip(group.get("param_names") or map(str, range(len(params))), params, strict=True)
 
 
-def is_matrix(p: Tensor) -> bool:
-    """Whether a parameter has a matrix to constrain: two or more dimensions, none of them empty."""
-    return p.ndim >= 2 and p.numel() > 0
+def is_matrix(group: dict[str, Any], name: str, p: Tensor) -> bool:
+    """Whether a parameter of the group has a matrix to constrain: two or more dimensions, none of them empty, and, where
+    nobody has looked at the layers, neither the shape nor the name of a token or a table."""
+    return p.ndim >= 2 and p.numel() > 0 and (group["layers_known"] or not is_lookup(name, p))
+
+
+def is_lookup(name: str, p: Tensor) -> bool:
+    """Whether a parameter is a token or a table, which no input is multiplied with, as far as its shape (1 × … × …) and its
+    name tell. (Tables that are embeddings, or of two dimensions and without a name, look like linear layers.)"""
+    return (p.ndim >= 3 and p.shape[0] == 1) or name.rpartition(".")[2] in _LOOKUPS
 
 
 def is_fake(tensor: Tensor) -> bool:

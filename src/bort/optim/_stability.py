@@ -15,10 +15,10 @@ have ended well. A penalty at each k-th step is carried on by the momentum until
 μᵏ and of (1 − μᵏ)/(1 − μ) times the length. The signs of the ℓ1 modes do not get smaller near the target: there momentum
 makes the step 1/(1 − μ) times longer, and the whole of it is judged.
 
-:math:`\lVert D \rVert_2` is estimated by power iteration, below 8 × 8 by a few squarings of D, which both can only
-underestimate it. So the guard never acts on a step that is stable without momentum; a step that it misses by a little grows by
-a little, and is caught as the next one. No value is read back to the host on an accelerator; the factor is exactly 1.0 where
-nothing is to be done.
+:math:`\lVert D \rVert_2` is estimated by power iteration, below 8 × 8 by a few squarings of D: neither overestimates it. So
+the guard never acts on a step that is stable without momentum; a step that it misses by a little grows by a little, and is
+caught as the next one. No value is read back to the host on an accelerator; the factor is exactly 1.0 where nothing is to be
+done.
 """
 
 from __future__ import annotations
