@@ -14,7 +14,9 @@ does reach zero: it is the root mean square of :math:`\sigma_i^2 - s` over the s
 
 Modes (the published code has them too): ``"full"`` is the paper; ``"rows"`` and ``"columns"`` bound the norms only, that
 is, the diagonal of the Gram matrix (equ:bound); an ``"l1-"`` prefix replaces the squares by absolute values, so that the
-gradient is made of signs. ``scale="adaptive"`` takes :math:`s = (\text{mean row norm})^2`, as a constant of the step.
+gradient is made of signs. ``scale="adaptive"`` takes :math:`s = (\text{mean row norm})^2`, as a constant of the step. The
+optimizers have ``scale="initial"`` besides: :func:`own_scale` of the weight at their first step, in units of which it is then
+measured.
 
 This file is the readable reference that every faster path is tested against.
 """
@@ -42,6 +44,7 @@ __all__ = [
     "is_l1",
     "is_tall",
     "matrices",
+    "own_scale",
     "pull",
     "residual",
     "target",
@@ -81,6 +84,16 @@ def residual(
     """How far the weight is from its constraint: the root mean square of σ² − s (of ‖row‖² − s in mode "rows")."""
     w = matrices(weight, blocks=blocks, transposed=transposed)
     return distance(defect(w, target(w, scale), mode))
+
+
+def own_scale(weight: Tensor, *, mode: Mode = "full", blocks: int = 1, transposed: bool = False) -> Tensor:
+    """The scale of a weight as it is, (blocks,): the mean of σ², which is ‖W‖²_F / min(m, n); in the modes for rows and
+    columns that of their squared norms. 1 for a weight that is zero, which has none."""
+    w = matrices(weight, blocks=blocks, transposed=transposed)
+    rows, columns = w.shape[-2:]
+    count = rows if mode.endswith("rows") else columns if mode.endswith("columns") else min(rows, columns)
+    mean = w.square().sum(dim=(-2, -1)) / count
+    return torch.where(mean > 0, mean, 1.0)
 
 
 def matrices(weight: Tensor, *, blocks: int = 1, transposed: bool = False) -> Tensor:

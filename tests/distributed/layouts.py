@@ -61,7 +61,7 @@ def _shapes_step(shapes, placements, mesh_shape, optimizer_name, size, dtype, st
     return max((whole(q).detach() - p.detach()).abs().max().item() for p, q in zip(plain, sharded, strict=True)) / scale
 
 
-def blocks_step(shapes, blocks, placements):
+def blocks_step(shapes, blocks, placements, scale):
     """Weights that are constrained in blocks of rows: against whole ones."""
     ranks = (dist.get_world_size(),)
     start = [0.3 * random(i, *shape) for i, shape in enumerate(shapes)]
@@ -70,7 +70,7 @@ def blocks_step(shapes, blocks, placements):
     for params in (plain, sharded):
         for p in params:
             p.grad = torch.zeros_like(p)
-        bort.BortS([{"params": params, "blocks": blocks}], lr=0.1, constraint=0.3).step()
+        bort.BortS([{"params": params, "blocks": blocks}], lr=0.1, constraint=0.3, scale=scale).step()
     return max((whole(q).detach() - p.detach()).abs().max().item() for p, q in zip(plain, sharded, strict=True))
 
 

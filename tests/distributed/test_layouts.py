@@ -34,7 +34,7 @@ def cases(draw):
         "optimizer_name": draw(st.sampled_from(["BortS", "BortA"])),
         "decoupled": draw(st.booleans()),
         "size": draw(st.sampled_from([0.1, 3.0])),  # with 3 the stability guard has to act
-        "scale": draw(st.sampled_from([1.0, 0.5, "adaptive"])),
+        "scale": draw(st.sampled_from([1.0, 0.5, "adaptive", "initial"])),
         "mode": draw(st.sampled_from(["full", "full", "rows", "l1-full"])),
         "every": draw(st.sampled_from([1, 2])),
         "warmup": draw(st.sampled_from([0, 3])),
@@ -67,11 +67,12 @@ def test_other_dtypes(pools, dtype, route, optimizer):
     assert max(off) < (1e-5 if dtype == "float32" else 2e-2)
 
 
+@pytest.mark.parametrize("scale", [1.0, "initial"])
 @pytest.mark.parametrize("blocks", [2, 3])
 @pytest.mark.parametrize("placements", ["0", "1"])
-def test_blocks_of_rows_that_the_ranks_cut_through(pools, blocks, placements):
+def test_blocks_of_rows_that_the_ranks_cut_through(pools, blocks, placements, scale):
     shapes = [(6, 4), (12, 8)]
-    off = pools(4).run("blocks_step", shapes=shapes, blocks=blocks, placements=placements)
+    off = pools(4).run("blocks_step", shapes=shapes, blocks=blocks, placements=placements, scale=scale)
     assert max(off) < 1e-10
 
 
@@ -113,8 +114,9 @@ def test_a_mesh_that_a_process_is_not_part_of_is_refused_there(pools):
     assert "not part of" in outside
 
 
-def test_a_rank_without_a_gradient_leaves_nobody_waiting(pools):
-    first, second = pools(2).run("gradients_that_differ", shard=False)
+@pytest.mark.parametrize("scale", [1.0, "initial"])
+def test_a_rank_without_a_gradient_leaves_nobody_waiting(pools, scale):
+    first, second = pools(2).run("gradients_that_differ", shard=False, scale=scale)
     assert first == second
 
 

@@ -41,6 +41,22 @@ def test_ten_steps_in_float32(pools, model, optimizer):
             assert residuals < 1e-5, layout
 
 
+@pytest.mark.parametrize("model", ["vit block", "grouped"])
+def test_ten_steps_to_the_initial_scale(pools, model):
+    for layout in ("ddp shard", "fsdp", "fsdp offload"):
+        for weights, residuals in pools(2).run(
+            "train", name=model, optimizer_name="BortA", layout=layout, scale="initial"
+        ):
+            assert weights < 1e-10, layout
+            assert residuals < 1e-6, layout
+
+
+@pytest.mark.parametrize("layout", ["ddp", "fsdp", "fsdp root"])
+def test_a_module_in_the_place_of_parameters(pools, layout):
+    for names, expected in pools(2).run("constrained_layers", layout=layout):
+        assert names == expected
+
+
 @pytest.mark.parametrize("model", ["lenet", "grouped"])
 def test_options_of_lamb(pools, model):
     """Caution takes the mean of a mask over the whole weight."""
@@ -87,14 +103,15 @@ def test_mixed_precision(pools, layout, practice):
         assert residuals < 1e-4
 
 
-@pytest.mark.parametrize("optimizer", OPTIMIZERS)
-def test_a_checkpoint_of_four_ranks_goes_on_with_two_and_one(pools, tmp_path, optimizer):
+@pytest.mark.parametrize(("optimizer", "scale"), [*((name, 1.0) for name in OPTIMIZERS), ("BortA", "initial")])
+def test_a_checkpoint_of_four_ranks_goes_on_with_two_and_one(pools, tmp_path, optimizer, scale):
     arguments = {
         "path": str(tmp_path / "checkpoint"),
         "name": "lenet",
         "optimizer_name": optimizer,
         "steps": 3,
         "every": 2,
+        "scale": scale,
     }
     pools(4).run("save", **arguments)
     assert max(pools(2).run("load_and_go_on", **arguments)) < 1e-10

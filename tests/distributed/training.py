@@ -174,6 +174,17 @@ def train(name, optimizer_name, layout, dtype="float64", steps=10, practice=(), 
     return off, max(abs(a - b) for a, b in values)
 
 
+def constrained_layers(layout):
+    """The layers that an optimizer constrains if it is given the module, and those that the module has but for the head."""
+    net, _ = wrap(model("lenet", torch.float64), layout)
+    optimizer = bort.BortS(net, lr=0.05)
+    for p in net.parameters():
+        p.grad = torch.zeros_like(p)
+    optimizer.step()
+    layers = [f"{name}.weight" for name, module in net.named_modules() if isinstance(module, (nn.Conv2d, nn.Linear))]
+    return sorted(optimizer.residuals()), sorted(name for name in layers if "head" not in name)
+
+
 def save(path, name, optimizer_name, steps, **settings):
     net, part = wrap(model(name, torch.float64), "fsdp")
     optimizer = optimizer_of(net, optimizer_name, **settings)

@@ -29,6 +29,8 @@ def penalties(draw):
     mode = draw(st.sampled_from(penalty.MODES))
     # The mean row norm of a single row is the row's own: its defect is 0 but for rounding, and the l1 modes take its sign.
     scales = [1.0, 0.5, 2.0, *(["adaptive"] if mode in ("full", "rows") else [])]
+    if mode in ("full", "rows", "columns"):
+        scales.append("initial")
     return {
         "constraint": draw(st.floats(0.0, 0.1 if mode == "l1-full" else 0.3)),
         "decoupled": draw(st.booleans()),

@@ -27,7 +27,7 @@ from bort.optim import _settings
 from bort.optim._apply import LentGradients
 from bort.optim._group_penalty import GroupPenalty
 from bort.optim._groups import groups_for_optimizer
-from bort.optim._spec import constrained
+from bort.optim._spec import Scale, constrained
 
 
 class Bort(Optimizer):
@@ -48,7 +48,7 @@ class Bort(Optimizer):
         decoupled: bool | None = None,
         every: int = 1,
         warmup: int = 0,
-        scale: penalty.Scale = 1.0,
+        scale: Scale = 1.0,
         mode: penalty.Mode = "full",
         precision: str = "high",
         shard: bool = False,
@@ -127,6 +127,8 @@ class Bort(Optimizer):
             settings = current[index] if index < len(current) else self._own_defaults
             for key in self._own_defaults:
                 group.setdefault(key, settings[key])
+        for group_penalty in self._penalties.values():
+            group_penalty.forget_scales()
 
     def step(self, closure: Callable[[], Any] | None = None, **arguments: Any) -> Any:
         """One step of the base optimizer with the penalty in it. A closure is evaluated first, once, and the base optimizer
@@ -146,6 +148,8 @@ class Bort(Optimizer):
             type(self)._base_step(self, **arguments)
         finally:
             lent.give_back()
+        if any(group["scale"] == "initial" for group in self.param_groups):
+            self._save_scales()
         return loss
 
     def _apply_penalties(self, lent: LentGradients) -> None:
@@ -161,6 +165,10 @@ class Bort(Optimizer):
                 group_penalty.apply(step)
         for index, (group_penalty, group, _) in enumerate(pending):
             group_penalty.warn_if_far(group, index, stacklevel=6)
+
+    def _save_scales(self) -> None:
+        for group_penalty in self._penalties.values():
+            group_penalty.save_scales(self.state)
 
     def constrained(self) -> list[tuple[str, Tensor]]:
         """The names and weights that have a constraint, of all groups.
@@ -181,7 +189,11 @@ class Bort(Optimizer):
         weight that has not had a step yet is measured now. If weights are sharded, all ranks have to call this. Keys are
         the names of :meth:`constrained`.
         """
-        values = [v for index, group in enumerate(self.param_groups) for v in self._penalties[index].residuals(group)]
+        values = [
+            v
+            for index, group in enumerate(self.param_groups)
+            for v in self._penalties[index].residuals(group, self.state)
+        ]
         return {name: value for (name, _), value in zip(self.constrained(), values, strict=True)}
 
 
@@ -207,4 +219,5 @@ class _Evaluated:
 def _stay_out_of_graphs() -> None:
     """Keep torch.compile away from the penalties: they have kernels of their own. As a decorator, torch.compiler.disable
     would load the compiler, a second or two, with ``import bort``; torch itself loads it with the first optimizer."""
-    Bort._apply_penalties = torch.compiler.disable(Bort._apply_penalties)  # type: ignore[method-assign,no-untyped-call]
+    for name in ("_apply_penalties", "_save_scales"):
+        setattr(Bort, name, torch.compiler.disable(getattr(Bort, name)))  # type: ignore[no-untyped-call]

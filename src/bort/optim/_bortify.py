@@ -47,7 +47,10 @@ def bortify(cls: type[Optimizer]) -> type[Any]:
         every: apply every·λ at each every-th step, at 1/every of the cost.
         warmup: let λ grow from 0 to ``constraint`` over so many steps: for networks that begin far from it, such as
             pretrained ones.
-        scale: s of the target WᵀW = s·I, or "adaptive": (mean row norm)².
+        scale: s of the target WᵀW = s·I, or "adaptive": (mean row norm)². "initial", for networks that have been trained
+            without the constraint: s is each weight's own mean of σ² at the first step, ‖W‖²_F / min(m, n) (of each block, if
+            it has blocks; 1 for a weight that is zero). λ is then divided by s, so that it pulls on all weights alike, and
+            residuals are those of W/√s. The optimizer's state has s as ``initial_scale``.
         mode: "full" (the paper), "rows" or "columns" (norms only), each also as "l1-…".
         precision: of the penalty's products on a GPU, in the words of torch.set_float32_matmul_precision: "highest" is
             float32; "high", the default, keeps the penalty within 1%; "medium" drops what short rows need for that.

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 import operator
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, MutableMapping
 from typing import Any
 
 import torch
@@ -24,10 +24,10 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.optim import Optimizer
 
-from bort import penalty
 from bort._precision import own_precision
 from bort.optim import _plain_torch
 from bort.optim._apply import GroupStep, LentGradients
+from bort.optim._initial_scales import InitialScales
 from bort.optim._schedule import next_turn
 from bort.optim._settings import refuse_gradient
 from bort.optim._spec import Move, PenaltySpec, Weight, constrained, is_fake, is_matrix, named
@@ -56,6 +56,7 @@ class GroupPenalty:
         self._sharded = ShardedRounds()
         self._ddp = DdpSharing()
         self._has_looked = False
+        self._initial_scales = InitialScales()
 
     def active_weights(self, group: dict[str, Any]) -> list[Weight]:
         """The weights that a penalty is computed for: those that have a gradient, and those that all ranks compute together,
@@ -65,6 +66,7 @@ class GroupPenalty:
             self._params = list(params)
             self._matrices = [p for name, p in named(group) if is_matrix(group, name, p)]
             self._repeated = _repetitions(self._matrices)
+            self.forget_scales()
         distributed, shard = dist.is_available() and dist.is_initialized(), group["shard"]
         return [
             (slot, p)
@@ -80,10 +82,13 @@ class GroupPenalty:
         self, optimizer: Optimizer, group: dict[str, Any], weights: list[Weight], lent: LentGradients
     ) -> list[GroupStep]:
         """The steps that ``apply`` is to make: none if no penalty is due, one as a rule. Counts the steps of the group."""
+        scales = None
+        if weights and group["scale"] == "initial":
+            scales = self._initial_scales.of(group, weights, len(self._matrices), optimizer.state)
         turn = next_turn(group, getattr(optimizer, "found_inf", None))
         if turn is None or not weights:
             return []
-        spec = PenaltySpec.of(group, turn.warm)
+        spec = PenaltySpec.of(group, turn.warm, scales)
 
         def step_of(weights: list[Weight]) -> GroupStep:
             return GroupStep(
@@ -183,16 +188,27 @@ class GroupPenalty:
                 kept = self._residuals = torch.full((count,), torch.nan, device=device)
         return kept
 
-    def residuals(self, group: dict[str, Any]) -> list[float]:
+    def residuals(self, group: dict[str, Any], state: Mapping[Tensor, dict[str, Any]]) -> list[float]:
         """Of the last penalty step, by slot; a weight that has had none is measured now."""
         weights = constrained(group)
         kept = self._residuals
         values = [math.nan] * len(weights) if kept is None or len(kept) != len(weights) else kept.tolist()
-        for slot, (_, p) in enumerate(weights):
-            if math.isnan(values[slot]):
-                with own_precision("highest", p.device):
-                    values[slot] = penalty.residual(whole(p), **PenaltySpec.of(group).reading).item()
+        unknown = [(slot, p) for slot, (_, p) in enumerate(weights) if math.isnan(values[slot])]
+        scales = None
+        if unknown and group["scale"] == "initial":  # those of now: they are not settled before the first step
+            scales = InitialScales().of(group, unknown, len(weights), state)
+        spec = PenaltySpec.of(group, scales=scales)
+        for slot, p in unknown:
+            with own_precision("highest", p.device):
+                values[slot] = _plain_torch.residual((slot, whole(p)), spec).item()
         return values
+
+    def save_scales(self, state: MutableMapping[Tensor, dict[str, Any]]) -> None:
+        self._initial_scales.save(state)
+
+    def forget_scales(self) -> None:
+        """They are read from the state again, or measured anew."""
+        self._initial_scales = InitialScales()
 
 
 def _move(moves: Iterable[Move], device: torch.device, step: GroupStep) -> None:

@@ -29,7 +29,7 @@ def directions(weights: list[Weight], spec: PenaltySpec, stability: Stability) -
     # Of weights with few rows or columns, whatever their shapes, the guard judges all at once. They are few or small.
     tiny: dict[Any, list[tuple[list[Weight], _Defects]]] = {}
     for batch in _batches(weights):
-        defects = _Defects.of(_stacked(batch), spec)
+        defects = _Defects.of(_stacked(batch), spec, spec.scales_of([slot for slot, _ in batch]))
         if spec.mode.endswith("full") and defects.d.shape[-1] < TINY:
             tiny.setdefault((defects.d.device, defects.d.dtype), []).append((batch, defects))
         else:
@@ -40,10 +40,16 @@ def directions(weights: list[Weight], spec: PenaltySpec, stability: Stability) -
             yield from _moves(batch, defects, factor)
 
 
-def direction(stacked: Tensor, spec: PenaltySpec, stability: Stability) -> tuple[Tensor, Tensor]:
-    """The guarded directions of weights of one shape, (batch, *shape), and their residuals, (batch,)."""
-    defects = _Defects.of(stacked, spec)
-    return defects.moves(defects.damping(stability)), defects.residuals
+def direction(weight: Weight, spec: PenaltySpec, stability: Stability) -> tuple[Tensor, Tensor]:
+    """The guarded direction of one weight and its residual."""
+    slot, p = weight
+    defects = _Defects.of(p.detach()[None], spec, spec.scales_of([slot]))
+    return defects.moves(defects.damping(stability))[0], defects.residuals[0]
+
+
+def residual(weight: Weight, spec: PenaltySpec) -> Tensor:
+    slot, p = weight
+    return _Defects.of(p.detach()[None], spec, spec.scales_of([slot])).residuals[0]
 
 
 def _batches(weights: list[Weight]) -> Iterator[list[Weight]]:
@@ -100,12 +106,15 @@ class _Defects:
     """(batch,)."""
 
     @classmethod
-    def of(cls, stacked: Tensor, spec: PenaltySpec) -> _Defects:
+    def of(cls, stacked: Tensor, spec: PenaltySpec, scales: Tensor | None) -> _Defects:
+        """Of weights (batch, *shape). With ``scales``, (batch, blocks), each block is measured in units of its own."""
         mode, count = spec.mode, len(stacked)
         # (batch, blocks·rows, …) read as (batch·blocks) matrices: a block is a weight of its own.
         w = penalty.matrices(stacked.flatten(0, 1), blocks=count * spec.blocks, transposed=spec.transposed)
-        s = penalty.target(w, spec.scale)
+        s = penalty.target(w, spec.scale) if scales is None else scales.reshape(-1, 1, 1).to(w)  # type: ignore[arg-type]
         e = _gram_defect(w, s) if mode == "full" and not torch.is_grad_enabled() else penalty.defect(w, s, mode)
+        if scales is not None:
+            e, s = e / s, 1.0
         sizes = torch.linalg.vector_norm(e.detach().reshape(count, -1), dim=1)
         residuals = sizes / (spec.blocks * max(e.shape[1:])) ** 0.5
         return cls(spec, stacked.shape, w, e.sign() if penalty.is_l1(mode) else e, s, residuals)
@@ -132,7 +141,7 @@ def _damping_together(members: list[_Defects], stability: Stability) -> list[Ten
     targets = [m.s for m in members if isinstance(m.s, Tensor)]
     s = torch.cat(targets) if targets else members[0].s
     factors = stability.damping(torch.cat(padded), s, l1=penalty.is_l1(members[0].spec.mode))
-    return [None] * len(members) if factors is None else list(factors.split([len(m.d) for m in members]))
+    return [None] * len(members) if factors is None else list(torch.split(factors, [len(m.d) for m in members]))
 
 
 def _gram_defect(w: Tensor, s: float | Tensor) -> Tensor:

@@ -49,10 +49,10 @@ def check(group: dict[str, Any], index: int) -> None:
             f"warmup={warmup!r} in {where}: must be a whole number ≥ 0, the steps until λ has its full value"
         )
     scale = group["scale"]
-    if scale != "adaptive" and (
+    if scale not in ("adaptive", "initial") and (
         isinstance(scale, (bool, str)) or not isinstance(scale, (int, float)) or not 0 < scale < math.inf
     ):
-        raise ValueError(f'scale={scale!r} in {where}: must be a finite number > 0 or "adaptive"')
+        raise ValueError(f'scale={scale!r} in {where}: must be a finite number > 0, "adaptive" or "initial"')
     if group["mode"] not in MODES:
         raise ValueError(f"mode={group['mode']!r} in {where}: choose one of {', '.join(MODES)}")
     if group["precision"] not in PRECISIONS:
@@ -140,7 +140,7 @@ def warn(group: dict[str, Any], index: int, stacklevel: int) -> None:
                 stacklevel=stacklevel,
             )
     else:
-        _warn_of_decay(spec, spec.scale, float(group.get("weight_decay") or 0.0), index, stacklevel + 1)
+        _warn_of_decay(spec, spec.target, float(group.get("weight_decay") or 0.0), index, stacklevel + 1)
     lr = group.get("lr")
     if isinstance(lr, Tensor):
         lr = 0.0 if is_fake(lr) else lr.detach().item()
@@ -208,7 +208,7 @@ def _warn_of_decay(spec: PenaltySpec, scale: float, decay: float, index: int, st
 
 
 def _warn_of_overshoot(spec: PenaltySpec, lr: float, index: int, stacklevel: int) -> None:
-    scale = 1.0 if spec.scale == "adaptive" else spec.scale
+    scale = 1.0 if spec.scale == "adaptive" else spec.target
     slow = 1 - spec.momentum
     step = lr * spec.constraint * spec.every * scale
     symbols, numbers = "lr·λ", f"{lr:g}·{spec.constraint:g}"

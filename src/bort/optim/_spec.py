@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
+import torch
 from torch import Tensor
 
 from bort import penalty
 
 Weight: TypeAlias = tuple[int, Tensor]
 """A weight and its slot: its position among the constrained weights of its group, where its residual is kept."""
+
+Scale: TypeAlias = penalty.Scale | Literal["initial"]
 
 Move: TypeAlias = tuple[Weight, Tensor, Tensor]
 """A weight, its guarded direction W WᵀW − s·W in the weight's own shape, and its residual as a 0-dim tensor."""
@@ -36,7 +39,7 @@ class PenaltySpec:
     constraint: float
     decoupled: bool = False
     every: int = 1
-    scale: penalty.Scale = 1.0
+    scale: Scale = 1.0
     mode: penalty.Mode = "full"
     precision: str = "high"
     blocks: int = 1
@@ -51,9 +54,11 @@ class PenaltySpec:
     """The base optimizer keeps a second copy z of each weight, which has to be moved as well."""
     warm: float | Tensor = 1.0
     """The part of λ that a warm-up has reached, from 0 to 1; a tensor on a GPU, where a CUDA graph may be captured."""
+    scales: Tensor | None = None
+    """With scale="initial": s of each block of each weight, (slots, blocks); see `_initial_scales`."""
 
     @classmethod
-    def of(cls, group: dict[str, Any], warm: float | Tensor = 1.0) -> PenaltySpec:
+    def of(cls, group: dict[str, Any], warm: float | Tensor = 1.0, scales: Tensor | None = None) -> PenaltySpec:
         decoupled = group["decoupled"]
         momentum = 0.0 if decoupled else min(float(group.get("momentum") or 0.0), _LARGEST_MOMENTUM)
         return cls(  # by position, since this runs at every step: keywords take longer than the rest
@@ -71,6 +76,7 @@ class PenaltySpec:
             bool(group.get("nesterov")),
             "train_mode" in group,
             warm,
+            scales,
         )
 
     @property
@@ -85,9 +91,14 @@ class PenaltySpec:
         return self.warm if isinstance(self.warm, Tensor) else None
 
     @property
-    def reading(self) -> dict[str, Any]:
-        """How a weight is read and measured, as keywords of the functions in :mod:`bort.penalty`."""
-        return {"scale": self.scale, "mode": self.mode, "blocks": self.blocks, "transposed": self.transposed}
+    def target(self) -> float:
+        """s of WᵀW = s·I as a number: 1 if it is "initial", since the Gram matrices are then divided by s."""
+        assert self.scale != "adaptive"
+        return 1.0 if self.scale == "initial" else self.scale
+
+    def scales_of(self, slots: Sequence[int]) -> Tensor | None:
+        """``scales`` of some weights, in this order."""
+        return None if self.scales is None else torch.stack([self.scales[slot] for slot in slots])
 
     @property
     def needs_whole_matrix(self) -> bool:

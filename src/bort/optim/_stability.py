@@ -148,7 +148,7 @@ def _by_squaring(d: Tensor) -> Tensor:
     largest = d.abs().sum(dim=-1, keepdim=True).amax(dim=-2, keepdim=True).clamp(min=tiny)
     d = d / largest
     power = torch.linalg.matrix_power(d, _POWER)
-    before = torch.linalg.vector_norm(power, dim=(-2, -1), keepdim=True)
+    before: Tensor = torch.linalg.vector_norm(power, dim=(-2, -1), keepdim=True)
     after: Tensor = torch.linalg.vector_norm(d @ power, dim=(-2, -1), keepdim=True)
     return after / before.clamp(min=tiny) * largest
 

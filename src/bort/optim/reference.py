@@ -18,9 +18,10 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from bort.penalty import Mode, Scale
+from bort import penalty
+from bort.optim._spec import Scale
 
-__all__ = ["Reference", "direction"]
+__all__ = ["Reference", "direction", "root_of_scale"]
 
 
 class Reference:
@@ -35,7 +36,7 @@ class Reference:
         decoupled: bool = False,
         every: int = 1,
         scale: Scale = 1.0,
-        mode: Mode = "full",
+        mode: penalty.Mode = "full",
         blocks: int = 1,
         transposed: bool = False,
     ) -> None:
@@ -43,6 +44,7 @@ class Reference:
         self.settings: dict[str, Any] = {"constraint": constraint, "decoupled": decoupled, "every": every}
         self.settings |= {"scale": scale, "mode": mode, "blocks": blocks, "transposed": transposed}
         self.steps = 0
+        self.initial_roots: dict[Tensor, Tensor] = {}
 
     @torch.no_grad()
     def step(self) -> None:
@@ -50,14 +52,17 @@ class Reference:
         own_gradients: dict[Tensor, Tensor] = {}
         for group in self.base.param_groups:
             settings = self.settings | group
-            if self.steps % settings["every"]:
-                continue
+            layout = [settings[key] for key in ("mode", "blocks", "transposed")]
             strength = settings["constraint"] * settings["every"]  # λ, that of all the steps since the last penalty
             for weight in group["params"]:
                 if weight.grad is None or weight.ndim < 2:
                     continue
-                reading = (settings[key] for key in ("scale", "mode", "blocks", "transposed"))
-                move = strength * direction(weight, *reading)
+                scale, root = settings["scale"], torch.ones_like(weight)
+                if scale == "initial":  # the penalty of W/√s with target 1, times √s
+                    scale, root = 1.0, self.initial_roots.setdefault(weight, root_of_scale(weight, *layout))
+                if self.steps % settings["every"]:
+                    continue
+                move = strength * root * direction(weight / root, scale, *layout)
                 if settings["decoupled"]:
                     weight -= group["lr"] * move  # W ← W − αλ(WWᵀW − sW)
                 else:
@@ -68,7 +73,7 @@ class Reference:
             weight.grad = gradient
 
 
-def direction(weight: Tensor, scale: Scale, mode: Mode, blocks: int, transposed: bool) -> Tensor:
+def direction(weight: Tensor, scale: penalty.Scale, mode: penalty.Mode, blocks: int, transposed: bool) -> Tensor:
     """WWᵀW − sW of equ:bort, for each block of rows by itself; in the other modes, what takes its place."""
     signs = torch.sign if mode.startswith("l1") else lambda defect: defect
     moves = []
@@ -86,3 +91,15 @@ def direction(weight: Tensor, scale: Scale, mode: Mode, blocks: int, transposed:
             move = signs(w @ w.T - s * eye) @ w  # the same as W(WᵀW − sI), by the smaller Gram matrix
         moves.append((move.T if transposed else move).reshape(block.shape))
     return torch.cat(moves)
+
+
+def root_of_scale(weight: Tensor, mode: penalty.Mode, blocks: int, transposed: bool) -> Tensor:
+    """√s of each block, in the weight's shape, with s the mean of its σ²; in the other modes, of its squared row or column
+    norms. 1 for a block that is zero."""
+    roots = []
+    for block in weight.chunk(blocks):
+        w = block.flatten(1).T if transposed else block.flatten(1)
+        count = {"rows": w.shape[0], "columns": w.shape[1]}.get(mode.removeprefix("l1-"), min(w.shape))
+        s = w.square().sum() / count
+        roots.append(torch.full_like(block, s.sqrt().item() or 1.0))
+    return torch.cat(roots)

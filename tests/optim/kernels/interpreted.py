@@ -24,14 +24,19 @@ def kernels(tuning=None):
 def check(
     shapes, *, coupled=False, a=0.01, scale=1.0, size=0.1, dtype=torch.float32, tuning=None, tolerance=1e-3, **settings
 ):
-    """One step of the kernels on weights of these shapes, against the guarded direction in float64."""
+    """One step of the kernels on weights of these shapes, against the guarded direction in float64. ``scale`` may be one for
+    each weight."""
     torch.manual_seed(0)
     weights = [nn.Parameter((torch.randn(*shape) * size).to(dtype)) for shape in shapes]
     for p in weights:
         p.grad = torch.randn_like(p)
     before = [p.detach().double() for p in weights]
     residuals = torch.full((len(weights),), torch.nan)
-    spec, stability, slots = PenaltySpec(0.5, scale=scale, **settings), Stability(a), list(enumerate(weights))
+    own_scales = not isinstance(scale, float)
+    if own_scales:
+        settings |= {"scale": "initial", "scales": torch.tensor(scale)[:, None]}
+    spec = PenaltySpec(0.5, **({"scale": scale} | settings))
+    stability, slots = Stability(a), list(enumerate(weights))
     with torch.no_grad():
         if coupled:
             gradients, rest = kernels(tuning).couple(slots, spec, stability, residuals, None)
@@ -40,10 +45,13 @@ def check(
             rest = kernels(tuning).decouple(slots, spec, stability, residuals, None)
             results = {p: p.detach() for p in weights}
     assert rest == []
-    for p, w, residual in zip(weights, before, residuals.tolist(), strict=True):
+    for slot, (p, w, residual) in enumerate(zip(weights, before, residuals.tolist(), strict=True)):
         x = penalty.matrices(w)
-        e = penalty.defect(x, scale, "full")
-        factor = stability.damping(e, scale)
+        if own_scales:
+            e, s = penalty.defect(x / scale[slot] ** 0.5, 1.0, "full"), 1.0
+        else:
+            e, s = penalty.defect(x, scale, "full"), scale
+        factor = stability.damping(e, s)
         move = penalty.pull(x, e if factor is None else e * factor, "full").reshape(w.shape)
         start = p.grad.double() if coupled else w
         expected = start + 0.5 * move if coupled else start - a * move
@@ -67,6 +75,14 @@ def test_an_unstable_step_is_shortened():
 
 def test_half_precision_and_another_scale():
     check([(40, 30), (30, 40)], dtype=torch.bfloat16, a=1.0, size=0.2, scale=2.0, tolerance=0.05)
+
+
+@pytest.mark.parametrize("coupled", [False, True])
+def test_a_scale_for_each_weight(coupled):
+    """Some of them unstable; the scales are found by slot, whatever the order of the tables."""
+    check(ODD, coupled=coupled, scale=[0.5, 2.0, 0.01, 30.0, 1.0, 0.2])
+    check([(140, 130), (12, 40)], coupled=coupled, size=3.0, a=1.0, scale=[300.0, 2.0], tolerance=0.05)
+    check([(300, 1100), (1100, 300)], coupled=coupled, scale=[3.0, 0.2], tuning=LARGE)
 
 
 @pytest.mark.parametrize(
@@ -120,14 +136,16 @@ def test_directions_of_whole_matrices():
     matrices = [torch.randn(30, 140) * 0.1, torch.randn(140, 30) * 0.1, torch.randn(3, 9), torch.randn(9, 12).half()]
     slots = [0, 1, 2, 4]
     ours = kernels()
-    with torch.no_grad():
-        first, second = (
-            ours.directions(list(zip(slots, matrices, strict=True)), PenaltySpec(0.1), Stability(0.01))
-            for _ in range(2)
-        )
-    for slot, matrix in zip(slots, matrices, strict=True):
-        direction, residual = first[slot]
-        exact = penalty.gradient(matrix.double())
-        assert (direction.double() - exact).norm() < 1e-2 * exact.norm(), slot
-        assert residual.item() == pytest.approx(penalty.residual(matrix.double()).item(), rel=5e-3)
-        assert torch.equal(direction, second[slot][0])
+    scales = torch.tensor([[0.7], [1.5], [2.0], [1.0], [4.0]])
+    for spec in (PenaltySpec(0.1), PenaltySpec(0.1, scale="initial", scales=scales)):
+        with torch.no_grad():
+            first, second = (
+                ours.directions(list(zip(slots, matrices, strict=True)), spec, Stability(0.01)) for _ in range(2)
+            )
+        for slot, matrix in zip(slots, matrices, strict=True):
+            direction, residual = first[slot]
+            root = 1.0 if spec.scales is None else scales[slot].sqrt().double()
+            exact = root * penalty.gradient(matrix.double() / root)
+            assert (direction.double() - exact).norm() < 1e-2 * exact.norm(), slot
+            assert residual.item() == pytest.approx(penalty.residual(matrix.double() / root).item(), rel=5e-3)
+            assert torch.equal(direction, second[slot][0])

@@ -37,6 +37,9 @@ class Scalars:
     """The numbers of one step. A tensor beside a number multiplies it, on the device."""
 
     scale: float
+    """s, of all weights."""
+    scales: Tensor | None
+    """s of each weight, by its slot: E is then divided by it, and ``scale`` is 1."""
     rate: float
     """a = α·λ, by which the stability of the step is judged."""
     rate_tensor: Tensor | None
@@ -88,16 +91,16 @@ def _scratch(batch: TileBatch) -> _Scratch:
 
 def _launch_gram(batch: TileBatch, scratch: _Scratch, scalars: Scalars) -> None:
     x, e, norms = scratch.x, scratch.e, scratch.norms
-    scale, skip = scalars.scale, scalars.skip
-    has_skip = skip is not None
+    optional = (scalars.scales, scalars.skip)
+    numbers = (scalars.scale, *optional, *[tensor is not None for tensor in optional])
     tables, programs = (batch.matrices, batch.gram_tiles), len(batch.gram_tiles)
     if batch.large:
         blocks = (_blocks(x, TILE, _STEP), _blocks(x, batch.gram_columns, _STEP))
         sizes = (TILE, batch.gram_columns, _STEP, batch.segment)
-        _start(batch, gram_large, programs, (*tables, *blocks, e, norms, scale, skip, has_skip, *sizes), (skip,))
+        _start(batch, gram_large, programs, (*tables, *blocks, e, norms, *numbers, *sizes), optional)
     else:
-        arguments = (*tables, x, e, norms, scale, skip, has_skip, TILE, _STEP, batch.segment)
-        _start(batch, gram, programs, arguments, (skip,))
+        arguments = (*tables, x, e, norms, *numbers, TILE, _STEP, batch.segment)
+        _start(batch, gram, programs, arguments, optional)
 
 
 def _launch_judge(batch: TileBatch, scratch: _Scratch, scalars: Scalars, residuals: Tensor) -> None:

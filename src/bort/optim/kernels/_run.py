@@ -45,7 +45,18 @@ class Kernels:
 
             rate, rate_tensor = _split(stability.rate, tiling.device)
             skip_here = _on_device(skip, tiling.device)
-            scalars = Scalars(spec.scale, rate, rate_tensor, -rate, rate_tensor, stability.limits, skip_here)  # type: ignore[arg-type]
+            scalars = Scalars(
+                *(
+                    spec.target,
+                    _scales(spec, tiling),
+                    rate,
+                    rate_tensor,
+                    -rate,
+                    rate_tensor,
+                    stability.limits,
+                    skip_here,
+                )
+            )
             with _on(tiling.device):
                 for batch in tiling.batches:
                     launch(batch, tiling.dtype, scalars, residuals)
@@ -75,7 +86,9 @@ class Kernels:
             if warm is not None:
                 factor = warm if factor is None else factor * warm
             skip_here = _on_device(skip, tiling.device)
-            scalars = Scalars(spec.scale, rate, rate_tensor, strength, factor, stability.limits, skip_here)  # type: ignore[arg-type]
+            scalars = Scalars(
+                *(spec.target, _scales(spec, tiling), rate, rate_tensor, strength, factor, stability.limits, skip_here)
+            )
             memory = torch.empty(tiling.result_size, dtype=tiling.dtype, device=tiling.device)
             start, width = memory.data_ptr(), memory.element_size()
             addresses, copies = [], []
@@ -105,8 +118,7 @@ class Kernels:
                 directions |= _directions([candidates[i][0] for i in positions], tiling, spec, stability)
         for slot, p in weights:
             if slot not in directions:
-                moves, residuals = _plain_torch.direction(p.detach()[None], spec, stability)
-                directions[slot] = (moves[0], residuals[0])
+                directions[slot] = _plain_torch.direction((slot, p), spec, stability)
         return directions
 
     def gives_direction(self, matrix: Tensor) -> bool:
@@ -121,7 +133,7 @@ def _directions(
     from bort.optim.kernels._launch import Scalars
 
     rate, rate_tensor = _split(stability.rate, tiling.device)
-    scalars = Scalars(spec.scale, rate, rate_tensor, 1.0, None, stability.limits)  # type: ignore[arg-type]
+    scalars = Scalars(spec.target, _scales(spec, tiling), rate, rate_tensor, 1.0, None, stability.limits)
     residuals = torch.empty(1 + max(slots), device=tiling.device)
     # A buffer of zeros as the gradient, so that the result is the direction alone, in the same buffer.
     memory = torch.zeros(tiling.result_size, device=tiling.device)
@@ -161,6 +173,11 @@ def _upload(numbers: list[int], device: torch.device) -> Tensor:
     table = torch.zeros(len(numbers), dtype=torch.int64, device=device)
     torch._foreach_add_(list(torch.split(table, 1)), numbers)
     return table
+
+
+def _scales(spec: PenaltySpec, tiling: Tiling) -> Tensor | None:
+    """A number for each slot, as the kernels read it."""
+    return None if spec.scales is None else spec.scales.to(tiling.device, torch.float32)
 
 
 def _split(rate: float | Tensor, device: torch.device) -> tuple[float, Tensor | None]:

@@ -5,7 +5,7 @@ Every weight W is read as X (k × K), its short side first: X = W, or Wᵀ where
 1. ``stage``   copies X in half precision (11 bits, as many as TF32 has) into scratch, padded to whole tiles, so that the
                products need no masks and no strides; where K is short enough for rounding to matter, the rounding error too,
 2. ``gram``    computes E = X Xᵀ − s·I, one triangle; the products accumulate in float32 and s·I is subtracted there, before
-               any rounding; it also leaves ‖E‖² of each tile,
+               any rounding; where each weight has its own s, E is divided by it; it also leaves ‖E‖² of each tile,
 3. ``judge``   one program a matrix: the residual ‖E‖_F/√k and the stability factor (see `_stability`), by power iteration
                where ‖E‖_F does not already prove the step stable,
 4. ``apply``   adds E·X to the weight in place (decoupled), or to a copy of the gradient (coupled).
@@ -39,6 +39,7 @@ from bort.optim.kernels._columns import (
     RESULT,
     SHORT,
     SHORT_PADDED,
+    SLOT,
     TILE_COLUMNS,
     WEIGHT,
     X_START,
@@ -115,7 +116,9 @@ def gram(
     e,
     norms,
     scale,
+    scales,
     skip,
+    HAS_SCALES: tl.constexpr,
     HAS_SKIP: tl.constexpr,
     SIZE: tl.constexpr,
     STEP: tl.constexpr,
@@ -129,7 +132,8 @@ def gram(
         x: scratch that holds X of all matrices.
         e: scratch for E of all matrices, in half precision.
         norms: ‖E‖² of each tile goes here, that of a tile below the diagonal twice, (programs,).
-        scale: s.
+        scale: s, of all matrices; not used if HAS_SCALES.
+        scales: s of each matrix, by its slot; E is divided by it. Read only if HAS_SCALES.
         skip: not 0 if nothing is to be computed; read only if HAS_SKIP.
         STEP: columns of X that are multiplied at a time.
         SEGMENT: columns after which a sum is closed and added to the total; 0: never.
@@ -163,7 +167,11 @@ def gram(
     else:
         sums = _sums(a, b, offsets, error, steps, 0, total_steps, SIZE, STEP)
     diagonal = (i * SIZE + within[:, None] == j * SIZE + within[None, :]) & (i * SIZE + within[:, None] < k)
+    if HAS_SCALES:
+        scale = tl.load(scales + tl.load(row + SLOT))
     sums = tl.where(diagonal, sums - scale, sums)
+    if HAS_SCALES:
+        sums /= scale
     tl.store(norms + tl.program_id(0), tl.sum(sums * sums) * tl.where(i == j, 1.0, 2.0))
     rounded = tl.minimum(tl.maximum(sums, -HALF_MAX), HALF_MAX).to(tl.float16)
     place = within[:, None] * side + within[None, :]

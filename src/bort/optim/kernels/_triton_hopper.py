@@ -21,6 +21,7 @@ from bort.optim.kernels._columns import (
     RESULT,
     SHORT,
     SHORT_PADDED,
+    SLOT,
     TILE_COLUMNS,
     WEIGHT,
 )
@@ -46,7 +47,9 @@ def gram_large(
     e,
     norms,
     scale,
+    scales,
     skip,
+    HAS_SCALES: tl.constexpr,
     HAS_SKIP: tl.constexpr,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
@@ -56,7 +59,7 @@ def gram_large(
     """E ← X Xᵀ − s·I. One program a tile of ROWS × COLUMNS that touches the diagonal or lies below it.
 
     Args:
-        matrices, tiles, e, norms, scale, skip, SEGMENT: as in ``gram``.
+        matrices, tiles, e, norms, scale, scales, skip, SEGMENT: as in ``gram``.
         rows: X as blocks of ROWS × STEP.
         columns: X as blocks of COLUMNS × STEP.
     """
@@ -77,7 +80,11 @@ def gram_large(
         sums = _sums(rows, columns, top, left, 0, padded, ROWS, COLUMNS, STEP)
     r = top + tl.arange(0, ROWS)[:, None]
     c = left + tl.arange(0, COLUMNS)[None, :]
+    if HAS_SCALES:
+        scale = tl.load(scales + tl.load(matrices + SLOT))
     sums = tl.where((r == c) & (r < k), sums - scale, sums)
+    if HAS_SCALES:
+        sums /= scale
     # A tile may cross the diagonal. In ‖E‖² what lies below it counts twice, the diagonal once, the rest not. What lies above
     # is written by another tile too, with the same bits, since x·y = y·x: a mask would cost more, it splits the stores.
     tl.store(norms + tl.program_id(0), tl.sum(sums * sums * tl.where(c < r, 2.0, tl.where(c == r, 1.0, 0.0))))

@@ -2,7 +2,15 @@
 explains both."""
 
 from bort.optim.sharded._ddp import DdpSharing
-from bort.optim.sharded._layout import as_dtensor, is_dtensor, local, local_gradient, norms_of_wholes, unsupported
+from bort.optim.sharded._layout import (
+    as_dtensor,
+    is_dtensor,
+    largest_of_ranks,
+    local,
+    local_gradient,
+    norms_of_wholes,
+    unsupported,
+)
 from bort.optim.sharded._plan import ShardedRounds
 from bort.optim.sharded._round import whole
 from bort.optim.sharded._routes import directions
@@ -14,6 +22,7 @@ __all__ = [
     "as_dtensor",
     "directions",
     "is_dtensor",
+    "largest_of_ranks",
     "local",
     "local_gradient",
     "norms_of_wholes",

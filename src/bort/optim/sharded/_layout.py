@@ -173,3 +173,11 @@ def norms_of_wholes(norms: Tensor, like: DTensor) -> Tensor:
         if _kind(placement) != "Replicate" and mesh.size(mesh_dim) > 1:
             dist.all_reduce(squares, group=mesh.get_group(mesh_dim))
     return squares.sqrt().to(norms.device)
+
+
+def largest_of_ranks(values: Tensor, like: DTensor) -> Tensor:
+    """The largest of the values that the ranks of the mesh of ``like`` have. All of them have to call this."""
+    largest = values.to(_device(like), copy=True)
+    for mesh_dim in range(like.device_mesh.ndim):
+        dist.all_reduce(largest, dist.ReduceOp.MAX, group=like.device_mesh.get_group(mesh_dim))
+    return largest.to(local(like).device)

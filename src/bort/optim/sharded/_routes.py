@@ -14,6 +14,7 @@ A weight that every rank holds whole (**replicated**) needs no exchange.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import TypeAlias
 
 import torch
@@ -38,36 +39,32 @@ def directions(rounds: Sequence[Round], spec: PenaltySpec, stability: Stability)
 
 
 def _reduce(round_: Round, spec: PenaltySpec, stability: Stability) -> Iterator[PieceMove]:
-    weights, scale = round_.weights, _number(spec)
+    weights = round_.weights
     xs = [weight.oriented(piece) for weight, piece in zip(weights, pieces(weights), strict=True)]
     grams = _collective.add_up([x @ x.mT for x in xs], [cut.group for cut in weights[0].route_cuts])
-    for weight, x, e in zip(weights, xs, grams, strict=True):
-        e.diagonal().sub_(scale)
+    for weight, x, gram in zip(weights, xs, grams, strict=True):
+        e = _defect(gram, weight, spec)
         residual = torch.linalg.vector_norm(e) / e.shape[0] ** 0.5
-        factor = stability.damping(e[None], scale)
+        factor = stability.damping(e[None], spec.target)
         if factor is not None:
             e = e * factor[0].to(e.dtype)
         yield weight, weight.turned(weight.narrowed_rows(e) @ x), residual
 
 
 def _gather(round_: Round, spec: PenaltySpec, stability: Stability) -> Iterator[PieceMove]:
-    weights, scale = round_.weights, _number(spec)
+    weights = round_.weights
     cuts = [weight.route_cuts[0] for weight in weights]
     xs, defects = [], []
     for weight, matrix, cut in zip(weights, _collective.gather(pieces(weights), cuts), cuts, strict=True):
         x = weight.oriented(matrix)
         # The rows that this rank's group of ranks has in common; `narrowed_rows` takes this rank's out of them below.
-        rows = x.narrow(0, cut.start, cut.size) @ x.mT
-        rows.diagonal(cut.start).sub_(scale)
         xs.append(x)
-        defects.append(rows)
+        defects.append(_defect(x.narrow(0, cut.start, cut.size) @ x.mT, weight, spec, cut.start))
     (squares,) = _collective.add_up([torch.stack([rows.square().sum() for rows in defects])], [cuts[0].group])
     sizes = squares.sqrt().tolist()  # to the host, once for all weights: the guard seldom has to look further
     for weight, x, rows, size in zip(weights, xs, defects, sizes, strict=True):
-        if not stability.is_proven(size, scale):
-            e = x @ x.mT
-            e.diagonal().sub_(scale)
-            factor = stability.damping(e[None], scale)
+        if not stability.is_proven(size, spec.target):
+            factor = stability.damping(_defect(x @ x.mT, weight, spec)[None], spec.target)
             rows = rows if factor is None else rows * factor[0].to(rows.dtype)
         direction = weight.turned(weight.narrowed_rows(rows) @ x)
         yield weight, direction, x.new_tensor(size / x.shape[0] ** 0.5)
@@ -98,13 +95,17 @@ def _whole_directions(
     """(direction, residual) of the matrices that this rank has; None for the others."""
     here = [(position, matrix) for position, matrix in enumerate(matrices) if matrix is not None]
     held = round_.workspace.hold(here, round_.kernels)
+    if spec.scales is not None:  # here a weight is known by its position in the round
+        spec = replace(spec, scales=spec.scales_of([weight.slot for weight in round_.weights]))
     moves = round_.kernels.directions(held, spec, stability) if held else {}
     return [moves.get(position) for position in range(len(matrices))]
 
 
-def _number(spec: PenaltySpec) -> float:
-    assert spec.scale != "adaptive"  # such weights go to owners
-    return spec.scale
+def _defect(gram: Tensor, weight: ShardedWeight, spec: PenaltySpec, first: int = 0) -> Tensor:
+    """G − s·I, in units of s if it is the weight's own; ``first`` is the row of G that the given ones begin with."""
+    s = spec.target if spec.scales is None else spec.scales[weight.slot].to(gram)
+    gram.diagonal(first).sub_(s)
+    return gram if spec.scales is None else gram / s
 
 
 _COMPUTE: dict[Route, Callable[[Round, PenaltySpec, Stability], Iterator[PieceMove]]] = {
