@@ -29,6 +29,21 @@ def weight(*shape, size=1.0, dtype=torch.float64, seed=0):
     return p
 
 
+@pytest.mark.parametrize("shape", [(6, 4), (4, 6)])
+def test_the_scale_of_a_weight_is_that_of_what_is_constrained(shape):
+    w = weight(*shape, size=2.0).detach()
+    means = {
+        "full": torch.linalg.svdvals(w).square().mean(),
+        "rows": w.square().sum(dim=1).mean(),
+        "l1-columns": w.square().sum(dim=0).mean(),
+    }
+    for mode, mean in means.items():
+        torch.testing.assert_close(penalty.own_scale(w, mode=mode), mean[None])
+    halves = penalty.own_scale(torch.cat([w, 3 * w]), blocks=2)
+    torch.testing.assert_close(halves, torch.stack([means["full"], 9 * means["full"]]))
+    torch.testing.assert_close(penalty.own_scale(w.T, mode="rows", transposed=True), means["rows"][None])
+
+
 @pytest.mark.parametrize("blocks", [1, 2])
 @pytest.mark.parametrize("cls", [BortS, BortA])
 def test_one_step_is_the_equation(cls, blocks):
@@ -204,3 +219,59 @@ def test_distributed_checkpoints(form, before):
     if before is BortA:
         expected = first.state[model[0].weight]["initial_scale"]
     torch.testing.assert_close(optimizer.state[other[0].weight]["initial_scale"], expected)
+
+
+def weights_on(device, shapes=((16, 27), (60, 16), (3, 40), (1, 50))):
+    """Some for the kernels, some with few rows."""
+    params = []
+    for seed, shape in enumerate(shapes):
+        p = nn.Parameter(weight(*shape, size=3.0, seed=seed, dtype=torch.float32).detach().to(device))
+        p.grad = weight(*shape, size=0.1, seed=seed + 9, dtype=torch.float32).detach().to(device)
+        params.append(p)
+    return params
+
+
+NEEDS_CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+
+
+@NEEDS_CUDA
+@pytest.mark.parametrize("decoupled", [False, True])
+def test_a_gpu_makes_the_steps_of_a_cpu(decoupled):
+    on_gpu, on_cpu = weights_on("cuda"), weights_on("cpu")
+    options = {"lr": 0.05, "momentum": 0.9, "constraint": 0.4, "decoupled": decoupled, "scale": "initial"}
+    optimizers = [BortS(params, **options) for params in (on_gpu, on_cpu)]
+    for _ in range(5):
+        for optimizer in optimizers:
+            optimizer.step()
+    for p, q in zip(on_gpu, on_cpu, strict=True):
+        torch.testing.assert_close(p.cpu(), q, rtol=1e-2, atol=1e-2)
+    first, second = (list(optimizer.residuals().values()) for optimizer in optimizers)
+    assert first == pytest.approx(second, rel=1e-2, abs=1e-3)
+
+
+@NEEDS_CUDA
+@pytest.mark.parametrize("decoupled", [False, True])
+def test_a_captured_step_keeps_the_scales(decoupled):
+    captured, eager = weights_on("cuda"), weights_on("cuda")
+    options = {"lr": 0.05, "momentum": 0.9, "constraint": 0.4, "decoupled": decoupled, "fused": True}
+    optimizers = [BortS(params, scale="initial", **options) for params in (captured, eager)]
+    for optimizer in optimizers:
+        optimizer.step()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        optimizers[0].step()
+    for _ in range(4):
+        graph.replay()
+        optimizers[1].step()
+    for p, q in zip(captured, eager, strict=True):
+        torch.testing.assert_close(p, q, rtol=1e-4, atol=1e-5)
+
+
+@NEEDS_CUDA
+@pytest.mark.filterwarnings("ignore:The CUDA Graph is empty")
+def test_a_first_step_cannot_be_captured():
+    optimizer = BortS(weights_on("cuda"), lr=0.05, fused=True, scale="initial")
+    complaint = "scale='initial': make a step before the one that is captured"
+    with pytest.raises(RuntimeError, match=complaint), torch.cuda.graph(torch.cuda.CUDAGraph()):
+        optimizer.step()
+    torch.cuda.synchronize()

@@ -31,6 +31,21 @@ def test_it_grows_evenly_to_its_full_value(cls, decoupled, every):
         torch.testing.assert_close(p.detach(), before - 0.1 * 0.2 * part * penalty.gradient(before))
 
 
+@pytest.mark.parametrize(("cls", "decoupled"), [(BortS, False), (BortA, True)])
+def test_lambda_can_be_set_at_any_step(cls, decoupled):
+    """A schedule of one's own, here the same as the warm-up: λ is read at each step."""
+    p, q = weight(), weight()
+    options = {"lr": 0.1, "constraint": 0.2, "decoupled": decoupled}
+    warm, ours = cls([p], warmup=WARMUP, **options), cls([q], **options)
+    full = [group["constraint"] for group in ours.param_groups]
+    for step in range(1, 9):
+        for group, constraint in zip(ours.param_groups, full, strict=True):
+            group["constraint"] = constraint * min(1.0, step / WARMUP)
+        warm.step()
+        ours.step()
+    torch.testing.assert_close(p, q)
+
+
 def test_a_checkpoint_goes_on_with_it():
     p, q = weight(), weight()
     whole = BortS([p], lr=0.1, momentum=0.9, warmup=6)

@@ -172,9 +172,10 @@ class GroupPenalty:
         if not largest > _FAR or group["warmup"]:
             return
         name = constrained(group)[int(self._residuals.nan_to_num(nan=0.0).argmax())][0]
+        keep = "" if group["scale"] == "initial" else "keep its layers' scales with scale='initial', "
         warnings.warn(
             f"param group {index}: the weight {name!r} is far from its constraint (residual {largest:.3g}, 0 on it), and "
-            f"constraint={group['constraint']:g} pulls on all it has learned. If the network is pretrained, let the "
+            f"constraint={group['constraint']:g} pulls on all it has learned. If the network is pretrained, {keep}let the "
             "constraint grow with warmup=STEPS, or make it smaller.",
             stacklevel=stacklevel,
         )
