@@ -77,14 +77,13 @@ class InitialScales:
 
 def _saved(p: Tensor, blocks: int, state: Mapping[Tensor, dict[str, Any]]) -> Tensor | None:
     scale = state.get(p, {}).get(KEY)
-    if not isinstance(scale, Tensor) or scale.shape != (
-        blocks,
-    ):  # torch.distributed.checkpoint writes {} for what is missing
-        scale = None
+    is_there = (
+        isinstance(scale, Tensor) and len(scale) == blocks
+    )  # torch.distributed.checkpoint writes {} for what is not
     if not is_dtensor(p):
-        return scale
+        return scale if is_there else None
     # Of a weight that has had a gradient on some ranks only, not every rank has the scale; but all have to use the same.
-    known = largest_of_ranks(torch.zeros(blocks, dtype=p.dtype) if scale is None else scale, p)  # type: ignore[arg-type]
+    known = largest_of_ranks(scale if is_there else torch.zeros(blocks, dtype=p.dtype), p)  # type: ignore[arg-type]
     return known if known.all() else None
 
 
