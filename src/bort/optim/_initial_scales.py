@@ -77,9 +77,8 @@ class InitialScales:
 
 def _saved(p: Tensor, blocks: int, state: Mapping[Tensor, dict[str, Any]]) -> Tensor | None:
     scale = state.get(p, {}).get(KEY)
-    is_there = (
-        isinstance(scale, Tensor) and len(scale) == blocks
-    )  # torch.distributed.checkpoint writes {} for what is not
+    # torch.distributed.checkpoint writes {} for what is missing.
+    is_there = isinstance(scale, Tensor) and len(scale) == blocks
     if not is_dtensor(p):
         return scale if is_there else None
     # Of a weight that has had a gradient on some ranks only, not every rank has the scale; but all have to use the same.
