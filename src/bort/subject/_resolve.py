@@ -193,9 +193,7 @@ def _hugging_face(folder: Path, details: Details) -> tuple[nn.Module, View | Non
     except (OSError, ValueError, KeyError) as error:
         raise ValueError(f"{folder} holds no image classifier that transformers can read: {error}") from error
     try:
-        processor = AutoImageProcessor.from_pretrained(  # type: ignore[no-untyped-call]
-            folder, local_files_only=True, backend="pil"
-        )
+        processor = AutoImageProcessor.from_pretrained(folder, local_files_only=True, backend="pil")
         view = _views.of_processor(processor, model.config)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         if not (details.size and details.mean and details.std):
