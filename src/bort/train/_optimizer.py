@@ -37,7 +37,8 @@ def optimizer_for(optim: Optim, model: nn.Module, device: torch.device, *, captu
         options |= {"constraint": optim.constraint, "every": optim.every, "scale": optim.scale}
     params: Any = list(model.named_parameters())
     if optim.groups == "modules":
-        # The classifier is not constrained, whatever its name in timm; bort.param_groups itself knows it as "head".
+        # The classifier is not constrained: by timm's name for it, or "head". bort.param_groups itself finds more names, but
+        # a run of an earlier version has to go on with the groups that it began with.
         head = getattr(model, "default_cfg", {}).get("classifier", "head")
         patterns = tuple(f"{name}.*" for name in ((head,) if isinstance(head, str) else head))
         params = param_groups(model, optim.constraint, optim.weight_decay, patterns)
