@@ -18,6 +18,7 @@ ORDER = (
     *(
         "_defaults",
         "_files",
+        "_html",
         "_import_path",
         "_precision",
         "_sample_sizes",
@@ -38,6 +39,7 @@ ORDER = (
         "train",
         "subject",
         "invert",
+        "_show",
         "explain",
         "measure",
     ),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from bort import _timm
 
 if TYPE_CHECKING:
+    from bort._show import show as show
     from bort.app import explore as explore
     from bort.measure import audit as audit
     from bort.optim import BortA as BortA
@@ -19,9 +20,9 @@ if TYPE_CHECKING:
     from bort.optim import param_groups as param_groups
 
 __version__ = "0.2.0.dev0"
-__all__ = ["BortA", "BortL", "BortS", "audit", "bortify", "constraint_for", "explore", "param_groups"]
+__all__ = ["BortA", "BortL", "BortS", "audit", "bortify", "constraint_for", "explore", "param_groups", "show"]
 
-_HOME = {"audit": "bort.measure", "explore": "bort.app"} | dict.fromkeys(
+_HOME = {"audit": "bort.measure", "explore": "bort.app", "show": "bort._show"} | dict.fromkeys(
     ("BortA", "BortL", "BortS", "bortify", "constraint_for", "param_groups"), "bort.optim"
 )
 _MODULES = (

@@ -29,6 +29,7 @@ __all__ = [
     "INK",
     "MUTED",
     "Picture",
+    "Row",
     "colour",
     "coloured_groups",
     "enlarged",
@@ -40,6 +41,8 @@ __all__ = [
     "panels",
     "picture",
     "png",
+    "reduced",
+    "sheet",
     "signal",
     "style",
     "to_png",
@@ -48,6 +51,9 @@ __all__ = [
 
 Picture = NDArray[np.uint8]
 """(H, W, 3)"""
+
+Row = tuple[str, list[tuple[Picture, str]]]
+"""The name at the left of a row, and its pictures with the words under each."""
 
 _HEAT = "inferno"  # from dark to bright in even steps, also in grey and for the colour-blind
 
@@ -99,6 +105,17 @@ def enlarged(image: Picture, side: int = 224) -> Picture:
     """At least ``side`` pixels at its longer side, each pixel repeated a whole number of times: small images stay sharp."""
     factor = math.ceil(side / max(image.shape[:2]))
     return image.repeat(factor, axis=0).repeat(factor, axis=1)
+
+
+def reduced(image: Picture, side: int) -> Picture:
+    """At most ``side`` pixels at its longer side."""
+    from PIL import Image
+
+    if max(image.shape[:2]) <= side:
+        return image
+    smaller = Image.fromarray(image)
+    smaller.thumbnail((side, side))
+    return np.asarray(smaller)
 
 
 def png(image: Picture) -> bytes:
@@ -196,6 +213,29 @@ def panels(rows: int, columns: int, width: float, height: float) -> tuple[Figure
     return figure, [list(row) for row in figure.subplots(rows, columns, squeeze=False)]
 
 
+def sheet(rows: list[Row], side: int = 92) -> Figure:
+    """Rows of pictures, named at their left."""
+    columns = max(len(pictures) for _, pictures in rows)
+    with style():
+        has_words = any(words for _, pictures in rows for _, words in pictures)
+        figure, axes = panels(len(rows), columns, side, side + (16 if has_words else 0))
+        layout: Any = figure.get_layout_engine()
+        layout.set(w_pad=0.02, h_pad=0.02, wspace=0.02, hspace=0.02)
+        for cells, (name, pictures) in zip(axes, rows, strict=True):
+            for cell, (image, words) in zip(cells, pictures, strict=False):
+                cell.imshow(image, interpolation="none")
+                cell.set_xlabel(words, fontsize=7.5, labelpad=2, color=MUTED)
+            for cell in cells:
+                cell.set_xticks([])
+                cell.set_yticks([])
+                cell.grid(visible=False)
+                cell.spines[:].set_visible(False)
+            cells[0].set_ylabel(name, rotation=0, ha="right", va="center", labelpad=6, fontsize=8.5)
+            for cell in cells[len(pictures) :]:
+                cell.set_visible(False)
+    return figure
+
+
 def legend(name: str) -> str:
     """A name for a legend. matplotlib leaves out names that begin with an underscore, so they get a space of no width."""
     return f"\u200b{name}" if name.startswith("_") else name
@@ -206,11 +246,11 @@ def colour(number: int) -> str:
     return _COLOURS[number % len(_COLOURS)]
 
 
-def to_svg(figure: Figure) -> str:
-    """The <svg> element alone, without the declarations that a file needs; its background is transparent."""
+def to_svg(figure: Figure, *, transparent: bool = True) -> str:
+    """The <svg> element alone, without the declarations that a file needs. Its background is transparent, or white."""
     buffer = io.StringIO()
     with style():
-        figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+        figure.savefig(buffer, format="svg", transparent=transparent, metadata={"Date": None, "Creator": None})
     text = buffer.getvalue()
     return text[text.index("<svg") :]
 

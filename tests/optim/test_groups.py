@@ -1,5 +1,7 @@
 """Which weights are constrained, each with its reason."""
 
+import re
+
 import pytest
 import timm
 import torch
@@ -224,6 +226,10 @@ def test_a_notebook_shows_the_table_and_no_weights():
     groups = param_groups(Named("head"))
     assert repr(groups) == str(groups)
     assert "tensor" not in repr(groups)
+    page = groups._repr_html_()
+    assert [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row) for row in re.findall(r"<tr>(.*?)</tr>", page)] == [
+        re.split(r"  +", line) for n, line in enumerate(str(groups).replace("'", "&#x27;").splitlines()) if n != 1
+    ]
 
 
 def test_interleaved_qkv_is_not_cut_in_thirds():

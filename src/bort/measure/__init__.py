@@ -5,6 +5,7 @@ from bort.measure._audit import Audit, audit, compare
 from bort.measure._calibration import Calibration, calibration
 from bort.measure._columns import COLUMNS, Column, LayerAudit
 from bort.measure._corruptions import CORRUPTIONS, corrupted
+from bort.measure._curves import curves
 from bort.measure._deletion import (
     SCORES,
     AtStep,
@@ -14,7 +15,7 @@ from bort.measure._deletion import (
     at_step,
     deletion_insertion,
 )
-from bort.measure._evaluate import Evaluation, evaluate, notes
+from bort.measure._evaluate import AREA_TITLES, Evaluation, Evaluations, evaluate, notes
 from bort.measure._layers import (
     Bounds,
     Comprehensibility,
@@ -29,6 +30,7 @@ from bort.measure._sanity import MapSimilarity, map_similarity, random_map, rand
 from bort.measure._substrate import Substrate
 
 __all__ = [
+    "AREA_TITLES",
     "COLUMNS",
     "CORRUPTIONS",
     "SCORES",
@@ -40,6 +42,7 @@ __all__ = [
     "Comprehensibility",
     "DeletionInsertion",
     "Evaluation",
+    "Evaluations",
     "Gram",
     "LayerAudit",
     "MapSimilarity",
@@ -53,6 +56,7 @@ __all__ = [
     "compare",
     "comprehensibility",
     "corrupted",
+    "curves",
     "deletion_insertion",
     "evaluate",
     "gram",

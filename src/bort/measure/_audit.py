@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from bort import penalty
+from bort import _html, penalty
 from bort._inspect import spellings
 from bort._table import table
 from bort.measure._columns import COLUMNS, Column, LayerAudit
@@ -40,6 +40,18 @@ class Audit:
 
     def __str__(self) -> str:
         return table(_titles(COLUMNS), self._rows(), right=[n for n, column in enumerate(COLUMNS) if column.is_number])
+
+    __repr__ = __str__
+
+    def html(self, caption: str = "Audit") -> str:
+        """The same table for a page, with what the columns mean as their titles. ``caption`` names it for those who do not
+        see it."""
+        numbers = [n for n, column in enumerate(COLUMNS) if column.is_number]
+        meanings = [column.meaning for column in COLUMNS]
+        return _html.table(_titles(COLUMNS), self._rows(), caption, numbers=numbers, meanings=meanings, kind="dense")
+
+    def _repr_html_(self) -> str:
+        return _html.notebook(self.html())
 
     def markdown(self) -> str:
         """The same table for a README or a report."""

@@ -32,6 +32,7 @@ from bort._inspect import (
     outputs_of,
     probabilities_of,
 )
+from bort.measure._curves import result_in_notebook
 from bort.measure._relative import divisors_of, warn_of_undefined
 from bort.measure._substrate import Substrate, substrate
 
@@ -43,8 +44,8 @@ SCORES: Final[tuple[Score, ...]] = ("probability", "logit", "relative")
 class DeletionInsertion:
     """Curves (N, steps + 1) and their areas (N,), for each image."""
 
-    deletion_curves: Tensor
-    insertion_curves: Tensor
+    deletion_curves: Tensor = field(repr=False)
+    insertion_curves: Tensor = field(repr=False)
     deletion: Tensor
     insertion: Tensor
     score: Score | ScoreFunction
@@ -64,6 +65,9 @@ class DeletionInsertion:
             areas[self._has_areas].double().mean().item() for areas in (self.deletion, self.insertion)
         )
         return deletion, insertion
+
+    def _repr_html_(self) -> str:
+        return result_in_notebook(self)
 
     @property
     def _has_areas(self) -> Tensor:

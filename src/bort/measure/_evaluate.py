@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import math
 import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Final
 
 import torch
 from torch import Tensor, nn
 
-from bort import explain
+from bort import _html, explain
 from bort._defaults import DELETION_STEPS
 from bort._inspect import Progress, Target, check_images, classes_of
-from bort.measure._deletion import DeletionInsertion, Score, all_scores
+from bort._table import table
+from bort.measure._curves import curves, image_with_words
+from bort.measure._deletion import SCORES, DeletionInsertion, Score, all_scores
 from bort.measure._relative import about_undefined
 from bort.measure._substrate import Substrate
+
+AREA_TITLES: Final = tuple(f"{score} {end}" for score in SCORES for end in ("del. ↓", "ins. ↑"))
+"""The headers of :attr:`Evaluation.areas` in a table."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +30,7 @@ class Evaluation:
     """One method on a batch of images."""
 
     method: str
-    maps: Tensor
+    maps: Tensor = field(repr=False)
     """(N, H, W)"""
     scores: dict[Score, DeletionInsertion]
     seconds: float
@@ -33,6 +40,35 @@ class Evaluation:
     def constant(self) -> int:
         """How many of the maps are the same number everywhere."""
         return int(explain.constant(self.maps).sum())
+
+    @property
+    def areas(self) -> list[str]:
+        """The mean areas by all scores, as cells of a table under AREA_TITLES."""
+        means = [mean for score in SCORES for mean in self.scores[score].means]
+        return ["–" if math.isnan(mean) else f"{mean:.3f}" for mean in means]
+
+    def _repr_html_(self) -> str:
+        return Evaluations({self.method: self})._repr_html_()
+
+
+class Evaluations(dict[str, Evaluation]):
+    """Evaluations by method: a plain dict that shows itself as a table, and in a notebook with its curves."""
+
+    def __str__(self) -> str:
+        return table(("method", *AREA_TITLES), self._rows(), right=range(1, 1 + len(AREA_TITLES)))
+
+    __repr__ = __str__  # a dict's own would print every curve
+
+    def _repr_html_(self) -> str:
+        if not self:
+            return _html.notebook(_html.paragraphs(["No method was evaluated."]))
+        numbers = range(1, 1 + len(AREA_TITLES))
+        areas = _html.table(("method", *AREA_TITLES), self._rows(), "Mean areas under the curves", numbers=numbers)
+        figure = image_with_words(curves({"": self}), ", ".join(self))
+        return _html.notebook(areas, figure, _html.paragraphs(notes(self)))
+
+    def _rows(self) -> list[tuple[str, ...]]:
+        return [(name, *evaluation.areas) for name, evaluation in self.items()]
 
 
 def evaluate(
@@ -46,7 +82,7 @@ def evaluate(
     options: dict[str, dict[str, object]] | None = None,
     progress: Callable[[str, int, int], None] | None = None,
     warn: bool = True,
-) -> dict[str, Evaluation]:
+) -> Evaluations:
     """Deletion and insertion (paper, tab:insertion_deletion) of saliency methods, by the names they are registered under.
 
     Args:
@@ -64,7 +100,7 @@ def evaluate(
         raise ValueError(f"options for {unknown[0]!r}, which is not among the methods {', '.join(chosen)}")
     check_images(model, x)
     classes = classes_of(model, x, target)
-    evaluations = {}
+    evaluations = Evaluations()
     for name, method in chosen.items():
         keywords = dict((options or {}).get(name, {}))
         if progress is not None and "progress" in method.options:

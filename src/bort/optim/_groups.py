@@ -12,11 +12,13 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.parameter import is_lazy
 
+from bort import _html
 from bort._inspect import spellings
 from bort._table import table
 from bort.layers import linear_map
 from bort.optim._classifier import classifiers
 
+_COLUMNS = ("parameter", "shape", "constrained", "decayed", "reason")
 _HEAD = ("head.*",)
 _NORMS = (_NormBase, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm, nn.LocalResponseNorm)
 
@@ -43,7 +45,15 @@ class ParamGroups(list[dict[str, Any]]):
         self.decisions = tuple(decisions)
 
     def __str__(self) -> str:
-        rows = [
+        return table(_COLUMNS, self._rows())
+
+    __repr__ = __str__  # a list's own would print every weight
+
+    def _repr_html_(self) -> str:
+        return _html.notebook(_html.table(_COLUMNS, self._rows(), "Decisions about the parameters"))
+
+    def _rows(self) -> list[tuple[str, ...]]:
+        return [
             (
                 d.name,
                 "×".join(map(str, d.shape)),
@@ -53,9 +63,6 @@ class ParamGroups(list[dict[str, Any]]):
             )
             for d in self.decisions
         ]
-        return table(("parameter", "shape", "constrained", "decayed", "reason"), rows)
-
-    __repr__ = __str__  # a list's own would print every weight
 
 
 def param_groups(

@@ -1,7 +1,7 @@
 """What a person looks at: figures, tables and pages about networks."""
 
 from bort._sample_sizes import SampleSizes
-from bort.report._curves import curves
+from bort.measure import curves
 from bort.report._figures import FIGURES, draw, resolve
 from bort.report._illustration import Illustration
 from bort.report._measured import Measured, measured

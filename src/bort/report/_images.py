@@ -3,46 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from bort import explain, invert
 from bort._defaults import CLUSTERS
-from bort.pictures import MUTED, Picture, coloured_groups, overlay, panels, picture, signal, style
+from bort.pictures import Picture, Row, coloured_groups, overlay, picture, sheet, signal
 from bort.report._measured import Measured, Say
 from bort.report._words import capital, listed, percent
 from bort.subject import Missing
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-Row = tuple[str, list[tuple[Picture, str]]]
-"""The name at the left of a row, and its pictures with the words under each."""
-
-
-def sheet(rows: list[Row], side: int = 92) -> Figure:
-    """Rows of pictures, named at their left."""
-    columns = max(len(pictures) for _, pictures in rows)
-    with style():
-        has_words = any(words for _, pictures in rows for _, words in pictures)
-        figure, axes = panels(len(rows), columns, side, side + (16 if has_words else 0))
-        layout: Any = figure.get_layout_engine()
-        layout.set(w_pad=0.02, h_pad=0.02, wspace=0.02, hspace=0.02)
-        for cells, (name, pictures) in zip(axes, rows, strict=True):
-            for cell, (image, words) in zip(cells, pictures, strict=False):
-                cell.imshow(image, interpolation="none")
-                cell.set_xlabel(words, fontsize=7.5, labelpad=2, color=MUTED)
-            for cell in cells:
-                cell.set_xticks([])
-                cell.set_yticks([])
-                cell.grid(visible=False)
-                cell.spines[:].set_visible(False)
-            cells[0].set_ylabel(name, rotation=0, ha="right", va="center", labelpad=6, fontsize=8.5)
-            for cell in cells[len(pictures) :]:
-                cell.set_visible(False)
-    return figure
 
 
 def reconstruction(subjects: list[Measured]) -> tuple[Figure, str]:

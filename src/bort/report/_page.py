@@ -11,7 +11,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bort import __version__, explain
+from bort import __version__, _html, explain
 from bort._environment import describe
 from bort._files import write_atomically
 from bort._sample_sizes import SampleSizes
@@ -21,10 +21,14 @@ from bort.report import _tables
 from bort.report._figures import FIGURES, draw
 from bort.report._illustration import Illustration
 from bort.report._measured import Measured, Say, measured
+from bort.report._words import capital
 from bort.subject import Images, Missing, Subject, of_models
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+_FRAME_LIMIT = 4_000_000
+"""Bytes of a page that a notebook shows in a frame: what it shows becomes part of its file."""
 
 _VARIABLES = {INK: "var(--ink)", MUTED: "var(--muted)", GRID: "var(--grid)"}
 
@@ -52,6 +56,25 @@ class Report:
                 written.append(path)
         write_atomically(file, self.page)
         return [file, *written]
+
+    def __repr__(self) -> str:
+        return f"<{self._summary()}>"
+
+    def _repr_html_(self) -> str:
+        words = _html.paragraphs([f"{capital(self._summary())}."])
+        if len(self.page) > _FRAME_LIMIT:
+            return _html.notebook(
+                words, _html.paragraphs(["It is too large for a notebook: write(file), and open that."])
+            )
+        # A frame keeps the page's styles to itself; with this base, links to its sections stay inside it.
+        page = self.page.replace("<head>", '<head>\n<base href="about:srcdoc">', 1)
+        frame = f'<iframe srcdoc="{escape(page)}" width="100%" height="700" style="border: 0" title="report"></iframe>'
+        return _html.notebook(words, frame)
+
+    def _summary(self) -> str:
+        figures = ", ".join(illustration.name for illustration in self.illustrations) or "no figures"
+        left_out = f"; left out: {', '.join(self.missing)}" if self.missing else ""
+        return f"report of {len(self.page) / 1000:,.0f} kB with {figures}{left_out}"
 
 
 def make(subjects: Sequence[Subject | Measured], *, sizes: SampleSizes | None = None, say: Say | None = None) -> Report:
