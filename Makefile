@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --disable-pip-version-check --constraint constraints.txt
 SOURCES := src tests benchmarks examples
 
-.PHONY: help demo test check lint format bench oracles clean
+.PHONY: help demo test check lint format notebook bench oracles clean
 .DEFAULT_GOAL := help
 
 help:  ## show this list
@@ -29,6 +29,9 @@ lint: $(VENV)/dev.done  ## ruff (lint and format) and mypy in strict mode
 format: $(VENV)/dev.done  ## let ruff put the sources in order
 	@$(BIN)/ruff check --fix $(SOURCES)
 	@$(BIN)/ruff format $(SOURCES)
+
+notebook: $(VENV)/dev.done  ## execute examples/look_inside.ipynb and write its outputs into it: about a minute
+	@$(BIN)/python -m tests.examples.notebook
 
 bench: $(VENV)/dev.done  ## time the optimizer step on this machine
 	@$(BIN)/python benchmarks/step.py

@@ -1,0 +1,66 @@
+"""The example notebook: what is committed is complete and clean, and it runs."""
+
+from __future__ import annotations
+
+import re
+
+import nbformat
+import pytest
+from nbformat import NotebookNode
+
+from tests.examples.notebook import FILE, executed
+
+IMAGES = {"data": 1, "reconstruct": 3, "maps": 4}
+"""Cells that show digits, and how many pictures of each digit."""
+FIGURES = {"deletion", "own-map", "figure"}
+TABLES = {"groups", "audit-sgd", "audit-bort", "deletion"}
+
+
+def code_cells(notebook: NotebookNode) -> dict[str, NotebookNode]:
+    return {cell.id: cell for cell in notebook.cells if cell.cell_type == "code"}
+
+
+def html(cell: NotebookNode) -> str:
+    return "".join(output.data.get("text/html", "") for output in cell.outputs if "data" in output)
+
+
+def text(cell: NotebookNode) -> str:
+    """What it printed."""
+    return "".join(output.text for output in cell.outputs if output.output_type == "stream")
+
+
+def assert_shown(notebook: NotebookNode, digits: int) -> None:
+    """The pictures, figures, tables and sentences that the text of the notebook speaks of; no error and no warning."""
+    cells = code_cells(notebook)
+    assert [cell.execution_count for cell in cells.values()] == list(range(1, len(cells) + 1))
+    for name, cell in cells.items():
+        page = html(cell)
+        assert page.count('src="data:image/png') == digits * IMAGES.get(name, 0), name
+        assert page.count('src="data:image/svg+xml') == (name in FIGURES), name
+        assert page.count("<thead>") == (name in TABLES), name
+        assert all(output.output_type != "error" and output.get("name") != "stderr" for output in cell.outputs), name
+    assert re.findall(r"^(\w+): \d+\.\d% of the test digits$", text(cells["train"]), re.MULTILINE) == ["SGD", "BortS"]
+    assert text(cells["report"]).startswith("<report of ")
+    assert re.fullmatch(r"<explorer at http://\S+/>\n", text(cells["explore"]))
+    assert not cells["close"].outputs
+
+
+def test_the_committed_outputs_are_there():
+    assert_shown(nbformat.read(FILE, as_version=4), digits=8)
+
+
+def test_the_file_has_no_noise():
+    notebook = nbformat.read(FILE, as_version=4)
+    nbformat.validate(notebook)
+    assert FILE.stat().st_size < 600_000
+    assert set(notebook.metadata) == {"kernelspec", "language_info"}
+    assert notebook.metadata.language_info == {"name": "python"}
+    assert [cell.id for cell in notebook.cells if cell.metadata] == ["parameters"], "tags, and no times of execution"
+    words = re.sub(r"data:image/[^\"\\]*", "", FILE.read_text())
+    assert not re.search(r"/tmp/|/home/|/root/|/Users/|site-packages", words), "a path of somebody's machine"
+    assert "<iframe" not in words, "frames are dead when the kernel has gone"
+
+
+@pytest.mark.slow
+def test_it_runs():
+    assert_shown(executed(EPOCHS=1, SHOWN=2, MEASURED=12), digits=2)
