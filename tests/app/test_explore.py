@@ -39,6 +39,7 @@ def test_it_answers_until_it_is_closed(page):
     with pytest.raises(ConnectionError):
         get(page, "/api/info")
     assert "closed" in repr(page)
+    assert "<iframe" not in page._repr_html_()
 
 
 def test_a_notebook_shows_it_in_a_frame(page):

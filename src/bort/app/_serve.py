@@ -103,6 +103,8 @@ class Exploration:
 
     def _repr_html_(self) -> str:
         link = escape(self.address)
+        if not self._thread.is_alive():
+            return f"<p>The explorer at {link} is closed.</p>"
         return (
             f'<a href="{link}" target="_blank">{link}</a>'
             f'<iframe src="{link}" width="100%" height="900" style="border: 0" title="explorer"></iframe>'

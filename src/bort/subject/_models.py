@@ -102,7 +102,7 @@ def _with_images(
         examples = _of_items(images, view)
     subject = replace(subject, view=view)
     classes_of_outputs(subject, examples(1)[0])
-    return replace(subject, examples=examples, data=f"given images {id(images)}", accuracy=None)
+    return replace(subject, examples=examples, data="the images given", accuracy=None)
 
 
 def _of_tensor(x: Tensor, labels: Sequence[int] | Tensor | None) -> Examples:
