@@ -107,12 +107,12 @@ def _fused(kind: str, split: bool) -> LinearMap:
     return LinearMap(f"{kind}, three blocks", 3) if split else LinearMap(f"{kind}, one matrix")
 
 
-def layer_inputs(module: nn.Module, x: Tensor, linear: LinearMap) -> Iterator[Tensor]:
+def layer_inputs(module: nn.Module, x: Tensor, linear: LinearMap, *, padded: bool = False) -> Iterator[Tensor]:
     """The vectors z that the layer's matrix is multiplied with (equ:reconstruction), as (blocks, in, samples), one image (or
     one batch of rows) at a time.
 
     A convolution sees its padded input in overlapping patches of in·k·k numbers; a transposed one, stored (in, out, …),
-    sees single pixels; a linear layer the last dimension.
+    sees single pixels; a linear layer the last dimension. ``padded``: x has the padding already.
     """
     if not isinstance(module, _ConvNd):
         shared = x.reshape(-1, x.shape[-1]).T.unsqueeze(0)  # the blocks of a fused qkv all read the same vector
@@ -120,13 +120,13 @@ def layer_inputs(module: nn.Module, x: Tensor, linear: LinearMap) -> Iterator[Te
         return
     spatial = len(module.kernel_size)
     for image in x if x.ndim == spatial + 2 else x.unsqueeze(0):
-        z = image if linear.transposed else _unfold(module, image)
+        z = image if linear.transposed else _unfold(module, image, padded)
         yield z.reshape(linear.blocks, -1, z[0].numel() if linear.transposed else z.shape[-1])
 
 
-def _unfold(module: _ConvNd, image: Tensor) -> Tensor:
+def _unfold(module: _ConvNd, image: Tensor, padded: bool) -> Tensor:
     """(channels, …) to (channels·k·k, patches), for any number of spatial dimensions."""
-    padding = module._reversed_padding_repeated_twice
+    padding = [] if padded else module._reversed_padding_repeated_twice
     mode = "constant" if module.padding_mode == "zeros" else module.padding_mode
     z = F.pad(image.unsqueeze(0), padding, mode=mode)[0] if any(padding) else image
     spatial = len(module.kernel_size)

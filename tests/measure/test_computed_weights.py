@@ -46,6 +46,18 @@ def test_parametrized_layers(parametrized):
     assert measure.bounds(model)["2.weight"].constant == pytest.approx(w.norm(dim=1).max().item())
 
 
+def test_a_convolution_that_pads_by_itself():
+    """timm's tf_… networks pad inside forward, as much as the input needs: here to a kernel that is larger than the input."""
+    layers = pytest.importorskip("timm.layers")
+    layer, x = layers.Conv2dSame(2, 4, 5, stride=2, bias=False).double(), torch.randn(3, 2, 3, 3).double()
+    w, z = layer.weight.detach().flatten(1), F.unfold(x, 5, stride=2, padding=2).mT.flatten(0, 1)
+    with torch.no_grad():
+        torch.testing.assert_close(z @ w.T, layer(x).flatten(2).mT.flatten(0, 1))
+    (row,) = audit(layer, x)
+    assert row.ratio == pytest.approx(ratio(w, z), rel=1e-6)
+    assert row.cosine is not None
+
+
 def test_a_standardized_convolution():
     """timm's StdConv2d stores one weight and convolves with another."""
     layers = pytest.importorskip("timm.layers")

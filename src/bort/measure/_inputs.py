@@ -8,13 +8,14 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 from torch.overrides import BaseTorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from bort import penalty
 from bort._inspect import check_input, evaluating, run
 from bort.layers import LinearMap, layer_inputs, linear_maps
-from bort.measure._used_weight import used_weight
+from bort.measure._used_weight import is_own_convolution, used_weight
 
 
 class Use(NamedTuple):
@@ -67,11 +68,19 @@ def _hooked(use: Use, visit: Visit, elsewhere: _UsedElsewhere) -> Iterator[None]
         received = inputs[0] if inputs else next(iter(named.values()), None)
         if not isinstance(received, Tensor) or not received.is_floating_point():
             return
-        for z in layer_inputs(module, received.detach().to(w.dtype), use.linear):
-            visit(use, w, z)
+        if is_own_convolution(module):
+            elsewhere.convolving[address] = use, received
+        else:
+            visit_all(received)
 
     def after(module: nn.Module, inputs: Any, output: Any) -> None:
         elsewhere.running.remove(address)
+        if address in elsewhere.convolving:  # it has called no convolution that could be seen
+            visit_all(elsewhere.convolving.pop(address)[1])
+
+    def visit_all(received: Tensor) -> None:
+        for z in layer_inputs(use.module, received.detach().to(w.dtype), use.linear):
+            visit(use, w, z)
 
     hooks = (
         use.module.register_forward_pre_hook(before, with_kwargs=True),
@@ -85,13 +94,16 @@ def _hooked(use: Use, visit: Visit, elsewhere: _UsedElsewhere) -> Iterator[None]
 
 
 class _UsedElsewhere(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """While active, visits the inputs of linear layers whose weights a model multiplies with by itself, without calling the
-    layer: torchvision's Swin and torch's own attention do that."""
+    """While active, visits inputs that a module's call does not show: those of linear layers whose weights a model multiplies
+    with by itself, without calling the layer (torchvision's Swin and torch's own attention do that), and those of
+    convolutions that pad in a forward of their own (timm's Conv2dSame)."""
 
     def __init__(self, visit: Visit) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.running: list[int] = []
         """Addresses of the weights of modules that are being called: their inputs are known from the hooks."""
+        self.convolving: dict[int, tuple[Use, Tensor]] = {}
+        """Convolutions with a forward of their own that are being called, by the address of the weight, and their inputs."""
         self._visit = visit
         self._uses: dict[int, Use] = {}  # by the address of the weight
 
@@ -108,7 +120,18 @@ class _UsedElsewhere(TorchDispatchMode):  # type: ignore[no-untyped-call]
             use = None if address in self.running else self._uses.get(address)
             if use is not None and use.weight.shape == transposed.shape[::-1]:
                 self._visit(use, _matrices(use), z.mT.unsqueeze(0).expand(use.linear.blocks, -1, -1))
+        elif func is torch.ops.aten.convolution.default and self.convolving:
+            self._visit_convolution(args[0], args[1], padding=args[4])
         return func(*args, **(kwargs or {}))
+
+    def _visit_convolution(self, x: Tensor, weight: Tensor, padding: list[int]) -> None:
+        address, (use, _) = next(reversed(self.convolving.items()))
+        if use.weight.shape == weight.shape:
+            del self.convolving[address]
+            w = _matrices(use)
+            padded = x if use.linear.transposed else F.pad(x, [side for side in reversed(padding) for _ in range(2)])
+            for z in layer_inputs(use.module, padded.to(w.dtype), use.linear, padded=True):
+                self._visit(use, w, z)
 
 
 def _matrices(use: Use) -> Tensor:

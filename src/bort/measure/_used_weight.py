@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 import torch
 from torch import Tensor, nn
@@ -22,7 +22,7 @@ _ORDINARY: Final = {
 def used_weight(module: nn.Module, stored: Tensor) -> Tensor:
     """The weight that the module convolves with. timm's StdConv2d and others have a forward of their own that standardizes
     the stored weight first: they are asked with an image of zeros. The stored weight if that does not tell."""
-    if not isinstance(module, _ConvNd) or type(module).forward in _ORDINARY:
+    if not is_own_convolution(module):
         return stored
     sides = [(k - 1) * dilation + 1 for k, dilation in zip(module.kernel_size, module.dilation, strict=True)]
     watch = _Watch()
@@ -33,6 +33,11 @@ def used_weight(module: nn.Module, stored: Tensor) -> Tensor:
         return stored
     weights = [weight.detach() for weight in watch.weights if weight.shape == stored.shape]
     return weights[0] if len(weights) == 1 and weights[0].data_ptr() != stored.data_ptr() else stored
+
+
+def is_own_convolution(module: nn.Module) -> TypeGuard[_ConvNd]:
+    """Whether a convolution has a forward of its own, which may standardize its weight or pad its input."""
+    return isinstance(module, _ConvNd) and type(module).forward not in _ORDINARY
 
 
 class _Watch(TorchFunctionMode):
