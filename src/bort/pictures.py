@@ -218,7 +218,10 @@ def sheet(rows: list[Row], side: int = 92) -> Figure:
     columns = max(len(pictures) for _, pictures in rows)
     with style():
         has_words = any(words for _, pictures in rows for _, words in pictures)
-        figure, axes = panels(len(rows), columns, side, side + (16 if has_words else 0))
+        names = 6 * max(
+            len(name) for name, _ in rows
+        )  # pixels; without room of their own they would press on the pictures
+        figure, axes = panels(len(rows), columns, side + names / columns, side + (16 if has_words else 0))
         layout: Any = figure.get_layout_engine()
         layout.set(w_pad=0.02, h_pad=0.02, wspace=0.02, hspace=0.02)
         for cells, (name, pictures) in zip(axes, rows, strict=True):

@@ -64,6 +64,14 @@ def test_what_could_not_be_measured_is_said(subjects):
     assert f"{name}: The map of cam is the same number everywhere for 3 of 3 images" in draw("saliency", measured).look
 
 
+def test_one_image_of_a_network_with_a_long_name(subjects):
+    """The name has room beside the only picture: matplotlib would warn of pictures without a size."""
+    subject = replace(subjects[0], name="a network with quite a long name")
+    figure = draw("reconstruction", [subject], sizes=replace(SMALL, shown=1)).figure
+    to_svg(figure)
+    assert min(cell.get_window_extent().width for cell in figure.axes) > 80
+
+
 def test_curves_lie_within_their_panels(measured):
     for cell in draw("deletion", measured).figure.axes:
         low, high = cell.get_ylim()
