@@ -25,7 +25,11 @@ ORDER = (
         "_table",
         "_timm",
         "_environment",
+        "_budget",
+        "_failures",
+        "_outputs",
         "_inspect",
+        "_layouts",
     ),
     *(
         "penalty",

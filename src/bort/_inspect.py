@@ -4,16 +4,17 @@ block, logits out of whatever a model returns, checked inputs and classes, and h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import copy
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from contextvars import ContextVar
-from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.conv import _ConvNd
-from torch.overrides import TorchFunctionMode
+
+from bort._budget import TensorCount, current_budget
+from bort._failures import explained
+from bort._outputs import logits_of, per_image
 
 Target = Tensor | int | None
 """A class for each image, one for all, or None: the class that the model predicts."""
@@ -27,6 +28,9 @@ class Cancelled(Exception):
     """Raised by a ``progress`` function to end a method early. The model is left as it was."""
 
 
+_HALF = (torch.float16, torch.bfloat16)
+_FAILURES = (ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
+"""What a model may raise for an input that it is not made for."""
 _COMPILED = "_orig_mod"  # the name under which torch.compile keeps a module
 _WRAPPERS = (nn.DataParallel, nn.parallel.DistributedDataParallel)
 
@@ -74,69 +78,54 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
 
 def outputs_of(model: nn.Module, x: Tensor) -> Tensor:
-    """The model's logits for x."""
-    return logits_of(run(model, x))
+    """The model's logits for x: (N, classes) of a classifier."""
+    return per_image(logits_of(run(model, x)), len(x))
 
 
 def run(model: nn.Module, x: Tensor) -> Any:
     """What the model returns for x, of which it gets a copy, since its first layer may work in place. An error of the model's
-    says what may be wrong with x."""
+    becomes a ValueError that says what may be wrong with x."""
+    inner = unwrapped(model)
     try:
-        return unwrapped(model)(x * 1)
-    except (IndexError, RuntimeError, TypeError, ValueError) as error:
-        hint = _hint(model, x)
-        if hint is None:
+        return inner(x * 1)
+    except _FAILURES as error:
+        told = explained(error, inner, x)
+        if told is error:
             raise
-        raise ValueError(f"the model fails with {type(error).__name__}: {str(error).strip()}. {hint}") from error
-
-
-def _hint(model: nn.Module, x: Tensor) -> str | None:
-    """What is unusual about an input that a model has failed on."""
-    dtype = next((p.dtype for p in model.parameters() if p.is_floating_point()), x.dtype)
-    if x.dtype != dtype:
-        return (
-            f"The input is {x.dtype}, the model's weights are {dtype}: convert one of them, for example x.to({dtype})"
-        )
-    convolution = next((module for module in model.modules() if isinstance(module, _ConvNd)), None)
-    if convolution is not None and x.ndim == len(convolution.kernel_size) + 1:
-        return f"The input has the shape {tuple(x.shape)}: give a batch, x[None] if it is a single one"
-    return None
-
-
-def logits_of(output: object) -> Tensor:
-    """The logits in a model's output: the tensor itself, the first of a tuple, or the one under the name "logits"."""
-    logits = output
-    if isinstance(logits, Mapping) and "logits" in logits:
-        logits = logits["logits"]
-    elif hasattr(logits, "logits"):
-        logits = logits.logits
-    elif isinstance(logits, (tuple, list)) and logits:
-        logits = logits[0]
-    if not isinstance(logits, Tensor):
-        raise ValueError(
-            f"the model gives a {type(output).__name__} without logits in it: wrap it so that it gives a tensor"
-        )
-    return logits
+        raise told from error
 
 
 ScoreFunction = Callable[[Tensor, Tensor], Tensor]
 """From logits (N, classes) and the classes (N,) that are looked at, (N,) scores."""
 
 
-def probabilities_of(logits: Tensor) -> Tensor:
-    """Of the classes in the last dimension: softmax; sigmoid of a single logit, whose softmax would be 1 for every image."""
-    return logits.sigmoid() if logits.shape[-1] == 1 else logits.softmax(dim=-1)
+def probabilities_of(logits: Tensor, *, multi_label: bool = False) -> Tensor:
+    """Of the classes in the last dimension: softmax; sigmoid if an image may have several of them, and of a single logit,
+    whose softmax would be 1 for every image."""
+    return logits.sigmoid() if multi_label or logits.shape[-1] == 1 else logits.softmax(dim=-1)
+
+
+def own_scores(score: ScoreFunction, logits: Tensor, classes: Tensor) -> Tensor:
+    """(N,) by a function of the caller's."""
+    scores = score(logits, classes)
+    if not isinstance(scores, Tensor) or scores.shape != (len(logits),):
+        given = tuple(scores.shape) if isinstance(scores, Tensor) else type(scores).__name__
+        raise ValueError(
+            f"the score function returns {given} for {len(logits)} images: it must return one number for each"
+        )
+    return scores
 
 
 def check_input(model: nn.Module, x: Tensor) -> None:
     """Refuse an input that would fail later with an unclear error, or give a result without meaning."""
     if not isinstance(x, Tensor) or not x.is_floating_point():
         remedy = (
-            ". For a model that takes another kind of input write a module around it whose forward takes one tensor"
+            "For a model that takes another kind of input write a module around it whose forward takes one tensor"
+            if not isinstance(x, Tensor)
+            else "Convert images and normalise them as the model knows them; numbers of tokens have no pixels to explain"
         )
         raise TypeError(
-            f"the input must be a tensor of floating-point numbers, not {getattr(x, 'dtype', type(x).__name__)}"
-            + ("" if isinstance(x, Tensor) else remedy)
+            f"the input must be a tensor of floating-point numbers, not {getattr(x, 'dtype', type(x).__name__)}. {remedy}"
         )
     if not x.ndim or not len(x):
         raise ValueError(f"the input of shape {tuple(x.shape)} has no images in it")
@@ -154,10 +143,64 @@ def check_images(model: nn.Module, x: Tensor) -> None:
         raise ValueError(f"images of shape {tuple(x.shape)}: give them as (N, channels, height, width)")
 
 
+def precise(model: nn.Module) -> nn.Module:
+    """The model for gradients: as it is, or a copy in float32 if it is in half precision.
+
+    In float16 gradients overflow and vanish; in bfloat16 they have two digits, and errors add up over the layers.
+    """
+    if not any(p.dtype in _HALF for p in model.parameters()):
+        return model
+    try:
+        with torch.inference_mode(False):
+            return copy.deepcopy(unwrapped(model)).float()
+    except RuntimeError as error:
+        raise ValueError(
+            f"gradients of a model in half precision are computed with a copy in float32, which cannot be made: {error}. "
+            "Give the model in float32"
+        ) from error
+
+
+def widened(x: Tensor) -> Tensor:
+    """The numbers in float32 if they are in half precision."""
+    return x.float() if x.dtype in _HALF else x
+
+
+def finite(numbers: Tensor, of: str) -> Tensor:
+    """The numbers (N, …), if all of them are finite."""
+    if not torch.isfinite(numbers).all():
+        count = int((~torch.isfinite(numbers.flatten(1))).any(dim=1).sum())
+        raise ValueError(
+            f"{of} have NaN or Inf for {count} of {len(numbers)} images: the weights have diverged, a gradient does not "
+            f"exist, or numbers are too large for {numbers.dtype}"
+        )
+    return numbers
+
+
+def slopes(model: nn.Module, images: Tensor, classes: Tensor) -> Tensor:
+    """∂ logit of each image's class / ∂ image, in the images' shape; 0 where the logit does not depend on the image."""
+    with torch.inference_mode(False), torch.enable_grad():
+        leaf = images.detach().clone().requires_grad_()
+        logits = outputs_of(model, leaf)
+        if not logits.requires_grad:
+            raise ValueError(NO_GRADIENT)
+        chosen = logits.gather(1, classes.clone()[:, None])  # a clone: the classes may be a tensor of inference mode
+        (gradients,) = torch.autograd.grad(chosen.sum(), leaf, materialize_grads=True)
+    return gradients
+
+
+NO_GRADIENT = (
+    "the model's logits have no gradient: it computes them under torch.no_grad, or in another way that autograd does not "
+    "follow. RISE needs no gradient"
+)
+
+
 def targets_of(outputs: Tensor, target: Target) -> Tensor:
     """(N,) classes, checked; those that the outputs predict if none are given."""
     if outputs.ndim != 2:
-        raise ValueError(f"the model gives outputs of shape {tuple(outputs.shape)}, not (N, classes)")
+        raise ValueError(
+            f"the model gives outputs of shape {tuple(outputs.shape)}, not (N, classes): write a module around it that gives "
+            "each image one logit for each class, for example the mean over places or tokens"
+        )
     count, classes = outputs.shape
     if target is None:
         return outputs.argmax(dim=1)
@@ -178,72 +221,13 @@ def classes_of(model: nn.Module, x: Tensor, target: Target) -> Tensor:
     """(N,) classes, checked; what the model predicts for each image if none are given."""
     parts = torch.split(x, images_at_once(model, x))
     with evaluating(model):
-        return targets_of(torch.cat([outputs_of(model, part) for part in parts]), target)
-
-
-@dataclass(frozen=True)
-class MemoryBudget:
-    """How large a pass through a model may be, in numbers (4 bytes each in float32). Batches are cut to fit."""
-
-    forward: int = 2**25
-    """In the largest tensor of a pass without gradients: 128 MiB, of which a few live at a time."""
-    cpu: int = 2**22
-    """The same on a CPU, if it is less: beyond some 16 MiB tensors leave the caches, and an image takes longer (ResNet-18,
-    MobileNetV3, ViT-Tiny at 224²: 20 to 100% longer with 64 images than with 8)."""
-    backward: int = 2**26
-    """In the largest tensor on the way back to the input: 256 MiB, of which a few live at a time."""
-    kept: int = 2**28
-    """In all tensors of a forward pass together, where they are kept for a backward pass: 1 GiB."""
-
-
-_BUDGET: ContextVar[MemoryBudget] = ContextVar("bort memory budget", default=MemoryBudget())  # noqa: B039, immutable
-
-
-def current_budget() -> MemoryBudget:
-    """The limits that hold here."""
-    return _BUDGET.get()
-
-
-@contextmanager
-def memory_budget(
-    *, forward: int | None = None, cpu: int | None = None, backward: int | None = None, kept: int | None = None
-) -> Iterator[None]:
-    """Inside, other limits hold: ``with memory_budget(forward=2**22): explain.rise(model, x)``.
-
-    The keywords are the fields of :class:`MemoryBudget`; one that is not given stays as it is. They change memory and time,
-    and results by rounding at most.
-    """
-    limits = {"forward": forward, "cpu": cpu, "backward": backward, "kept": kept}
-    token = _BUDGET.set(replace(_BUDGET.get(), **{name: limit for name, limit in limits.items() if limit is not None}))
-    try:
-        yield
-    finally:
-        _BUDGET.reset(token)
-
-
-class TensorCount(TorchFunctionMode):
-    """While active, counts the numbers in the tensors that torch functions return: a measure of a pass's memory."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.largest = 0
-        """Numbers in the largest tensor."""
-        self.total = 0
-        """Numbers in all of them together."""
-
-    def __torch_function__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        result = func(*args, **(kwargs or {}))
-        if isinstance(result, Tensor):
-            self.count(result)
-        return result
-
-    def count(self, result: Tensor) -> None:
-        """Add a tensor."""
-        numbers = Tensor.numel(result)
-        self.largest = max(self.largest, numbers)
-        self.total += numbers
+        outputs = torch.cat([outputs_of(model, part) for part in parts])
+    if len(outputs) != len(x):
+        raise ValueError(
+            f"the model gives outputs of shape {tuple(outputs.shape)} for {len(x)} images: their first dimension must be the "
+            "images'"
+        )
+    return targets_of(finite(outputs, "the model's outputs"), target)
 
 
 def images_at_once(model: nn.Module, x: Tensor, *, backward: bool = False) -> int:

@@ -202,7 +202,7 @@ def test_also_after_an_exception():
 
     net = Broken().train()
     before = state(net)
-    with pytest.raises(RuntimeError, match="broken"):
+    with pytest.raises(ValueError, match="the model fails with RuntimeError: broken"):
         Backtracker(net, "conv").reconstruct(torch.randn(1, 1, 5, 5))
     assert same(state(net), before)
     assert F.relu(torch.tensor([-1.0])).grad_fn is None, "no mode is left on"

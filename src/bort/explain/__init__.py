@@ -1,6 +1,7 @@
 """Where the evidence is: saliency maps, every method with the same first three arguments and the same result."""
 
-from bort._inspect import Cancelled, Progress, memory_budget
+from bort._budget import memory_budget
+from bort._inspect import Cancelled, Progress
 from bort.explain._cam import cam
 from bort.explain._constant import about_constant, constant
 from bort.explain._guided_ig import guided_ig

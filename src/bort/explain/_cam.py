@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bort._inspect import Target, check_images, classes_of
+from bort._inspect import Target, check_images, classes_of, finite, precise, widened
 from bort.explain._layers import top_layer
 from bort.invert import Backtracker
 
@@ -26,6 +26,7 @@ def cam(model: nn.Module, x: Tensor, target: Target = None, *, layer: str | None
         layer: the layer whose map is weighted; by default the last one whose places have a part in the logit.
     """
     check_images(model, x)
+    model, x = precise(model), widened(x)
     name = layer or top_layer(model, x, deciding=True)
     back = Backtracker(model, name, "gradient")
     classes = classes_of(model, x, target)
@@ -35,4 +36,5 @@ def cam(model: nn.Module, x: Tensor, target: Target = None, *, layer: str | None
         trace = back.trace(batch)
         weights = trace.slope(targets).sum(dim=(2, 3))
         maps.append(torch.einsum("nc,nchw->nhw", weights, trace.maps))
-    return F.interpolate(torch.cat(maps)[:, None], x.shape[-2:], mode="bilinear", align_corners=False)[:, 0]
+    small = finite(torch.cat(maps), "the maps")
+    return F.interpolate(small[:, None], x.shape[-2:], mode="bilinear", align_corners=False)[:, 0]

@@ -18,7 +18,18 @@ import math
 import torch
 from torch import Tensor, nn
 
-from bort._inspect import Progress, Target, check_images, classes_of, evaluating, images_at_once, outputs_of
+from bort._inspect import (
+    Progress,
+    Target,
+    check_images,
+    classes_of,
+    evaluating,
+    finite,
+    images_at_once,
+    precise,
+    slopes,
+    widened,
+)
 
 _CLOSE = 1e-9  # relative and absolute: distances that differ by less count as equal
 _SINGULAR = 100.0
@@ -56,6 +67,7 @@ def guided_ig(
         raise ValueError(
             f"steps={steps}, fraction={fraction}, distance={distance}: 1 or more steps, the others from 0 to 1"
         )
+    model, x = precise(model), widened(x)
     classes = classes_of(model, x, target)
     size = images_at_once(model, x, backward=True)
     batches = math.ceil(len(x) / size)
@@ -64,24 +76,15 @@ def guided_ig(
         for number, (images, targets) in enumerate(zip(torch.split(x, size), torch.split(classes, size), strict=True)):
             path = _Path(images, baseline, fraction, distance)
             for step in range(steps):
-                gradients = _gradients(model, path.images(), targets)
+                gradients = slopes(model, path.images(), targets).flatten(1).double()
                 if step == 0:
-                    ahead = _gradients(model, path.straight(1 / steps), targets)
+                    ahead = slopes(model, path.straight(1 / steps), targets).flatten(1).double()
                     gradients = torch.where(_singular(gradients, ahead)[:, None], ahead, gradients)
                 path.move(gradients, step, steps)
                 if progress is not None:
                     progress(number * steps + step + 1, batches * steps)
             maps.append(path.attributions.view_as(images).sum(dim=1).to(x.dtype))
-    return torch.cat(maps)
-
-
-def _gradients(model: nn.Module, images: Tensor, classes: Tensor) -> Tensor:
-    """(N, features): ∂ logit of each image's class / ∂ image, in float64."""
-    leaf = images.detach().requires_grad_()
-    with torch.enable_grad():
-        logits = outputs_of(model, leaf).gather(1, classes[:, None]).sum()
-        (gradients,) = torch.autograd.grad(logits, leaf)
-    return gradients.flatten(1).double()
+    return finite(torch.cat(maps), "the maps")
 
 
 def _singular(gradients: Tensor, ahead: Tensor) -> Tensor:

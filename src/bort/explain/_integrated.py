@@ -12,7 +12,19 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from bort._inspect import Progress, Target, check_images, classes_of, evaluating, images_at_once, outputs_of
+from bort._inspect import (
+    Progress,
+    Target,
+    check_images,
+    classes_of,
+    evaluating,
+    finite,
+    images_at_once,
+    outputs_of,
+    precise,
+    slopes,
+    widened,
+)
 
 _STEPS_PER_CALL = 4
 """Steps in a pass on a CPU if there is a progress function: such small passes take hardly longer there, and a large one would
@@ -46,6 +58,7 @@ def integrated_gradients(
     check_images(model, x)
     if steps < 1:
         raise ValueError(f"steps={steps}: must be 1 or more")
+    model, x = precise(model), widened(x)
     if isinstance(baseline, Tensor):
         if baseline.shape not in (x.shape, x.shape[1:], (1, *x.shape[1:])):
             raise ValueError(
@@ -54,8 +67,10 @@ def integrated_gradients(
         baseline = baseline.to(x).expand_as(x)
     classes = classes_of(model, x, target)
     at_once = images_at_once(model, x, backward=True)
-    with evaluating(model):
+    with torch.inference_mode(False), evaluating(model):
+        x = x.detach().clone()  # an ordinary tensor, also if the caller is in inference mode
         method = IntegratedGradients(lambda images: outputs_of(model, images))
+        method.gradient_func = _gradients(model)
         if progress is not None:
             size = _STEPS_PER_CALL if x.device.type == "cpu" else at_once
             method.gradient_func = _with_progress(method.gradient_func, size, progress, steps * len(x))
@@ -66,7 +81,17 @@ def integrated_gradients(
                 x[n : n + 1], start, int(classes[n]), n_steps=steps, internal_batch_size=at_once
             ).detach()
             maps.append(attributions if by_colour else attributions.sum(dim=1))
-    return torch.cat(maps)
+    return finite(torch.cat(maps), "the maps")
+
+
+def _gradients(model: nn.Module) -> Callable[..., Any]:
+    """In the place of captum's own gradient function, which fails if the logit does not depend on the image."""
+
+    def gradients(forward_fn: Any, inputs: tuple[Tensor], target_ind: int, **_: Any) -> tuple[Tensor]:
+        images = inputs[0]
+        return (slopes(model, images, torch.full((len(images),), target_ind, device=images.device)),)
+
+    return gradients
 
 
 def _with_progress(gradients: Callable[..., Any], size: int, progress: Progress, total: int) -> Callable[..., Any]:
@@ -76,13 +101,13 @@ def _with_progress(gradients: Callable[..., Any], size: int, progress: Progress,
 
     def in_passes(forward_fn: Any, inputs: tuple[Tensor], target_ind: Any, **_: Any) -> tuple[Tensor]:
         nonlocal done
-        slopes: list[Tensor] = []
+        parts: list[Tensor] = []
         # In even parts, so that no pass has a single step: torch multiplies single rows by another kernel, which rounds
         # differently.
         for images in inputs[0].detach().tensor_split(max(1, len(inputs[0]) // size)):
-            slopes += gradients(forward_fn, (images.requires_grad_(),), target_ind)
+            parts += gradients(forward_fn, (images,), target_ind)
             done += len(images)
             progress(done, total)
-        return (torch.cat(slopes),)
+        return (torch.cat(parts),)
 
     return in_passes

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
 
 import torch
 from torch import Tensor, nn
 
 from bort._inspect import evaluating, outputs_of, uncompiled_name, unwrapped
+from bort._layouts import known_maps
 from bort.invert import Grid, grid_of
 
 
@@ -23,9 +26,14 @@ def top_layer(model: nn.Module, x: Tensor, *, deciding: bool = False) -> str:
     predicted logit: after the last attention of a ViT only the class token does."""
     maps, logits = _maps(model, x)
     if not maps:
-        raise ValueError(f"{type(model).__name__} has no layer with a feature map: name one with layer=")
-    if deciding:
-        slopes = torch.autograd.grad(logits.max(), [output for _, output, _ in maps], allow_unused=True)
+        raise ValueError(
+            f"{type(model).__name__} has no layer with a feature map: name one with layer=, or use a method that "
+            "needs none (Integrated Gradients, Guided IG, RISE, XRAI)"
+        )
+    if deciding and logits.requires_grad:
+        with torch.inference_mode(False), torch.enable_grad():
+            highest = logits[0].max()
+        slopes = torch.autograd.grad(highest, [output for _, output, _ in maps], allow_unused=True)
         for (name, _, grid), slope in zip(reversed(maps), reversed(slopes), strict=True):
             if slope is not None and grid.to_map(slope).any():
                 return name
@@ -33,31 +41,33 @@ def top_layer(model: nn.Module, x: Tensor, *, deciding: bool = False) -> str:
 
 
 def _maps(model: nn.Module, x: Tensor) -> tuple[list[tuple[str, Tensor, Grid]], Tensor]:
-    """Name, output and layout of every layer with a map, and the logits; of the first image, with autograd's graph."""
-    maps: list[tuple[str, Tensor, Grid]] = []
-    inner = unwrapped(model)
+    """Name, output and layout of every layer with a map, and the logits, with autograd's graph. The pass is of the first
+    image, twice: what has another first dimension is a table, or windows of attention in the place of images."""
+    outputs: list[tuple[str, Tensor]] = []
 
     def record(name: str) -> Callable[[nn.Module, object, object], None]:
         def hook(module: nn.Module, inputs: object, output: object) -> None:
-            if not isinstance(output, Tensor) or output.shape[0] != 1:
-                return  # no tensor, or windows of attention in the place of images
-            try:
-                grid = grid_of(model, name, output, x)
-            except ValueError:
-                return
-            if grid.shape[1] * grid.shape[2] > 1:
-                maps.append((name, output, grid))
+            if isinstance(output, Tensor) and output.requires_grad and output.ndim > 2 and output.shape[0] == 2:
+                outputs.append((name, output))
 
         return hook
 
-    layers = {uncompiled_name(name): m for name, m in inner.named_modules() if name and _is_layer(m)}
+    layers = {uncompiled_name(name): m for name, m in unwrapped(model).named_modules() if name and _is_layer(m)}
     hooks = [m.register_forward_hook(record(name)) for name, m in layers.items()]
     try:
         with torch.inference_mode(False), torch.enable_grad(), evaluating(model):
-            return maps, outputs_of(model, x[:1].clone().requires_grad_())
+            logits = outputs_of(model, x[:1].detach().clone().repeat(2, *[1] * (x.ndim - 1)).requires_grad_())
     finally:
         for hook in hooks:
             hook.remove()
+    known = cache(lambda: known_maps(model, x))
+    maps = []
+    for name, output in outputs:
+        with suppress(ValueError):
+            grid = grid_of(model, name, output, x, known=known)
+            if grid.shape[1] * grid.shape[2] > 1:
+                maps.append((name, output, grid))
+    return maps, logits
 
 
 def _is_layer(module: nn.Module) -> bool:

@@ -6,7 +6,10 @@ subtract it from the counts and sums of its segments then: the whole growth cost
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Final
 
 import torch
@@ -21,7 +24,7 @@ if TYPE_CHECKING:
 
 SCALES: Final = (50, 100, 150, 250, 500, 1200)
 """Felzenszwalb's scales, as published: larger ones give larger segments."""
-_SIZE = (224, 224)  # the image size that the scales were chosen for
+_SIZE, _COLOURS = (224, 224), 3  # of the images that the scales were chosen for
 
 
 def segments(image: Tensor, dilation: int, progress: Progress | None = None) -> Tensor:
@@ -35,6 +38,8 @@ def segments(image: Tensor, dilation: int, progress: Progress | None = None) -> 
     pixels: NDArray[np.float64] = image.detach().double().cpu().numpy().transpose(1, 2, 0)
     low, high = pixels.min(), pixels.max()
     pixels = (pixels - low) / (high - low if high > low else 1.0) * 2 - 1
+    if len(image) > _COLOURS:  # the distance of two pixels grows with the number of channels
+        pixels = pixels * (_COLOURS / len(image)) ** 0.5
     large = resize(pixels, _SIZE, order=3, mode="constant", preserve_range=True, anti_aliasing=True)
 
     def cut(scale: int) -> NDArray[np.int64]:
@@ -42,7 +47,7 @@ def segments(image: Tensor, dilation: int, progress: Progress | None = None) -> 
         return labels
 
     masks: list[Tensor] = []
-    with ThreadPoolExecutor(len(SCALES)) as pool:  # partly C code that releases the GIL
+    with _without_warning(len(image)), ThreadPoolExecutor(len(SCALES)) as pool:  # partly C code that releases the GIL
         for labels in pool.map(cut, SCALES):
             small = resize(labels, image.shape[1:], order=0, preserve_range=True, mode="constant", anti_aliasing=False)
             numbers = torch.from_numpy(np.ascontiguousarray(small)).long()
@@ -51,6 +56,15 @@ def segments(image: Tensor, dilation: int, progress: Progress | None = None) -> 
             if progress is not None:
                 progress(len(masks), len(SCALES))
     return torch.cat(masks)
+
+
+@contextmanager
+def _without_warning(channels: int) -> Iterator[None]:
+    """Inside, scikit-image does not warn of more than three channels."""
+    with warnings.catch_warnings() if channels > _COLOURS else nullcontext():
+        if channels > _COLOURS:
+            warnings.filterwarnings("ignore", "Got image with third dimension", RuntimeWarning)
+        yield
 
 
 def _widen(masks: Tensor, radius: int) -> Tensor:

@@ -20,9 +20,12 @@ from bort._inspect import (
     check_images,
     classes_of,
     evaluating,
+    finite,
     images_at_once,
     outputs_of,
+    own_scores,
     probabilities_of,
+    widened,
 )
 
 _CALLS = 40
@@ -44,6 +47,7 @@ def rise(
     cells: int = 8,
     keep: float = 0.5,
     score: Literal["probability", "logit"] | ScoreFunction = "probability",
+    multi_label: bool = False,
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Tensor:
@@ -57,6 +61,7 @@ def rise(
         keep: probability that a cell is left open.
         score: of the target: its probability, as published (a sigmoid if there is a single logit), or its logit; or a
             function of logits (N, classes) and classes (N,) that returns (N,) scores.
+        multi_label: whether an image may have several classes: probabilities are then sigmoids of the single logits.
         seed: of the masks.
         progress: called after each pass, with the number of masked images done; see :data:`Progress`.
     """
@@ -79,8 +84,8 @@ def rise(
             for n in range(len(x)):
                 scores = []
                 for pass_masks in chunk.tensor_split(math.ceil(len(chunk) / pass_size)):
-                    logits = outputs_of(model, x[n] * pass_masks[:, None])
-                    scores.append(_scores(logits, classes[n], score).double())
+                    logits = widened(outputs_of(model, x[n] * pass_masks[:, None]))
+                    scores.append(_scores(logits, classes[n], score, multi_label).double())
                     done += len(pass_masks)
                     if progress is not None:
                         progress(done, total)
@@ -93,14 +98,14 @@ def rise(
     lowest, highest = ranges.unbind(1)
     changes = highest - lowest > _ROUNDING * torch.maximum(highest.abs(), lowest.abs())
     sums = torch.where(changes[:, None, None], sums, (masks * keep * highest)[:, None, None])
-    return (sums / (masks * keep)).to(x.dtype)
+    return finite(sums / (masks * keep), "the maps").to(widened(x).dtype)
 
 
-def _scores(logits: Tensor, target: Tensor, score: str | ScoreFunction) -> Tensor:
+def _scores(logits: Tensor, target: Tensor, score: str | ScoreFunction, multi_label: bool) -> Tensor:
     """(N,) from logits (N, classes)."""
     if callable(score):
-        return score(logits, target.expand(len(logits)))
-    return (probabilities_of(logits) if score == "probability" else logits)[:, target]
+        return own_scores(score, logits, target.expand(len(logits)))
+    return (probabilities_of(logits, multi_label=multi_label) if score == "probability" else logits)[:, target]
 
 
 def draw(

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from bort._defaults import SALIENT_CHANNELS, SAT_THRESHOLD
-from bort._inspect import Target, check_images, evaluating, outputs_of, targets_of
+from bort._inspect import Target, check_images, evaluating, outputs_of, precise, targets_of, widened
 from bort.explain._layers import top_layer
 from bort.invert import Backtracker, Rule, decompose
 
@@ -56,6 +56,7 @@ def track(
     check_images(model, x)
     if value <= 0:
         raise ValueError(f"value={value}: must be above 0; a mask does not depend on how large it is")
+    model, x = precise(model), widened(x)
     name = layer or top_layer(model, x)
     decomposition = decompose(model, x, name, _channels(model, x, name, k), value=value, rule=rule)
     signals = decomposition.signals.abs().sum(dim=2)
@@ -93,9 +94,11 @@ def sat(
         rule: how signals pass activation functions, see :class:`bort.invert.Backtracker`.
     """
     check_images(model, x)
+    model, x = precise(model), widened(x)
     if target is not None:
         with torch.no_grad(), evaluating(model):
-            targets_of(outputs_of(model, x[:1]).expand(len(x), -1), target)
+            outputs = outputs_of(model, x[:1])
+        targets_of(outputs.expand(len(x), *outputs.shape[1:]), target)
     name = layer or top_layer(model, x)
     count = _channels(model, x, name, k)
     # In batches: `track` returns the signals of all its images together, which for many images need too much memory.

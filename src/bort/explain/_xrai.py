@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from bort._inspect import Progress, Target, check_images, classes_of
+from bort._inspect import Progress, Target, check_images, classes_of, precise, widened
 from bort.explain._integrated import integrated_gradients
 from bort.explain._regions import SCALES, grow, segments
 
@@ -65,6 +65,7 @@ def xrai(
     if attributions is not None and not torch.isfinite(attributions).all():
         raise ValueError("the attributions have NaN or Inf in them")
     steps = (100 if steps is None else steps) if attributions is None else 0
+    model, x = precise(model), widened(x)
     meter = Meter(progress, len(x) * (2 * steps + _REGIONS))
     classes = classes_of(model, x, target)
     maps: list[Tensor] = []

@@ -1,6 +1,6 @@
 """From feature maps back to the input: g of the paper, and what can be seen with it."""
 
-from bort._inspect import memory_budget
+from bort._budget import memory_budget
 from bort.invert._backtrack import Backtracker
 from bort.invert._correlation import correlation
 from bort.invert._decompose import Decomposition, decompose, reconstruct

@@ -10,7 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from bort._inspect import check_input, current_budget, evaluating, outputs_of, unwrapped
+from bort._budget import current_budget
+from bort._failures import Refused
+from bort._inspect import check_input, evaluating, outputs_of, precise, unwrapped, widened
 from bort.invert._grid import find_layer
 from bort.invert._rules import RULES, Rule, Rules
 from bort.invert._trace import Trace
@@ -24,7 +26,8 @@ class Backtracker:
     activation functions by the ``rule``, through everything else (pools, norms, attention, skips) by its own transpose.
 
     Args:
-        model: any module. It runs in eval mode; afterwards its modes, gradients and hooks are as before.
+        model: any module. It runs in eval mode; afterwards its modes, gradients and hooks are as before. A copy in float32
+            runs in the place of one in half precision.
         layer: the name of a module, as in ``model.named_modules()``.
         rule: "guided" (the paper's), "deconvolution" (ignores where the forward pass was open) or "gradient" (autograd).
     """
@@ -32,13 +35,13 @@ class Backtracker:
     def __init__(self, model: nn.Module, layer: str, rule: Rule = "guided") -> None:
         if rule not in RULES:
             raise ValueError(f"rule={rule!r} is unknown: choose one of {', '.join(RULES)}")
-        self.model, self.layer, self.rule = model, layer, rule
-        self._module = find_layer(model, layer)
+        self.model, self.layer, self.rule = precise(model), layer, rule
+        self._module = find_layer(self.model, layer)
 
     def trace(self, x: Tensor) -> Trace:
         """One forward pass of a batch of inputs."""
         check_input(self.model, x)
-        trace, activations = self._forward(x)
+        trace, activations = self._forward(widened(x))
         if not activations and self.rule != "gradient":
             raise ValueError(
                 f"{type(unwrapped(self.model)).__name__} has no ReLU, GELU or SiLU that could be intercepted, so the rule "
@@ -69,6 +72,7 @@ class Backtracker:
 
     def verdicts(self, x: Tensor, features: Tensor) -> Tensor:
         """(N, classes): the logits that the rest of the model computes with these features in the place of those of x."""
+        x = widened(x)
         activated = self.trace(x).activated
         rules = Rules("gradient", replacement=features if activated else None)
 
@@ -112,7 +116,8 @@ class Backtracker:
         if end.shape[0] != len(x):
             raise ValueError(
                 f"the layer {self.layer!r} has features of shape {tuple(end.shape)} for {len(x)} images: its first dimension "
-                "is not the images' (windows of attention?). Choose the block around it"
+                "is not the images' (windows of attention, tokens first, or an input that is no batch?). Choose the block "
+                "around it"
             )
         trace = Trace(
             features=end.detach(),
@@ -138,7 +143,7 @@ class Backtracker:
             several = isinstance(output, (tuple, list)) and len(output) > 0
             first = output[0] if several else output
             if not isinstance(first, Tensor):
-                raise ValueError(f"the layer {self.layer!r} gives no tensor but {type(output).__name__}")
+                raise Refused(f"the layer {self.layer!r} gives no tensor but {type(output).__name__}")
             return type(output)([change(first), *output[1:]]) if several else change(first)
 
         handle = self._module.register_forward_hook(hook)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from bort._inspect import spellings, uncompiled_name, unwrapped
+from bort._layouts import KnownMaps, by_kind, known_maps
 
 
 @dataclass(frozen=True)
@@ -45,65 +47,113 @@ class Grid:
 
 
 _MOST_PREFIX = 5  # tokens without a place: class, distillation, up to four registers
+_REORDERED = ("Hiera", "HieraModel", "Nest")  # their tokens are sorted by windows, which no shape tells
 
 
-def grid_of(model: nn.Module, layer: str, features: Tensor, inputs: Tensor | None = None) -> Grid:
+def grid_of(
+    model: nn.Module,
+    layer: str,
+    features: Tensor,
+    inputs: Tensor | None = None,
+    *,
+    known: Callable[[], KnownMaps] | None = None,
+) -> Grid:
     """The layout of a layer's features. ValueError if they are no map, as those of a linear head.
 
-    Tokens are laid out as the patches of the ``inputs`` (N, channels, height, width) are, if they are given and their number
-    fits; else as the model says (timm), or as a square.
+    Channels come first or last as in all layers of the kind, else as a pass of the ``inputs`` (N, channels, height, width)
+    shows. Tokens are laid out as the patches of the inputs are, if they are given and the number fits; else as the model says
+    (timm), in the proportions of the inputs, or as a square. ``known`` gives what a pass of the inputs has shown, where one
+    pass is enough for many layers.
     """
     model = unwrapped(model)
+    image = None if inputs is None or inputs.ndim != 4 else (inputs.shape[-2], inputs.shape[-1])
+    if known is None and inputs is not None and image is not None:
+        known = cache(lambda: known_maps(model, inputs))
+    grid = None
     if features.ndim == 4:
-        if _channels_last(model, layer, features):
-            return Grid("channels last", (features.shape[3], features.shape[1], features.shape[2]))
-        return Grid("channels first", (features.shape[1], features.shape[2], features.shape[3]))
-    if features.ndim == 3:
-        count, channels = features.shape[1:]
-        for height, width, most in _patch_grids(model, inputs):
-            if 0 <= count - height * width <= most:
-                return Grid("tokens", (channels, height, width), count - height * width)
-        size: Any = getattr(getattr(model, "patch_embed", None), "grid_size", None)  # as timm's transformers have it
-        prefix = getattr(model, "num_prefix_tokens", None)
-        if size and prefix is not None and size[0] * size[1] + prefix == count:
-            return Grid("tokens", (channels, int(size[0]), int(size[1])), int(prefix))
-        for extra in range(1 + _MOST_PREFIX):  # otherwise a square of tokens behind the fewest without a place
-            side = math.isqrt(count - extra) if count > extra else 0
-            if side and side * side == count - extra:
-                return Grid("tokens", (channels, side, side), extra)
-    raise ValueError(
-        f"the layer {layer!r} has features of shape {tuple(features.shape)}: that is no map with places in the image. "
-        "Choose a convolution or a block of tokens"
-    )
+        grid = _of_map(model, layer, features.shape, image, known)
+    elif features.ndim == 3:
+        grid = _of_tokens(model, features.shape, image, known)
+    if grid is None:
+        raise ValueError(
+            f"the layer {layer!r} has features of shape {tuple(features.shape)}: that is no map with places in the image. "
+            "Choose a convolution or a block of tokens"
+        )
+    if grid.layout != "channels first" and any(type(module).__name__ in _REORDERED for module in model.modules()):
+        raise ValueError(
+            f"the layer {layer!r} has tokens in the order of {type(model).__name__}'s windows: that is no map with places in "
+            "the image. Choose a convolution"
+        )
+    return grid
 
 
-def _patch_grids(model: nn.Module, inputs: Tensor | None) -> Iterator[tuple[int, int, int]]:
-    """Height and width of the grid of patches that a transformer cuts these images into, then of grids half as large, as
+def _of_map(
+    model: nn.Module,
+    layer: str,
+    shape: torch.Size,
+    image: tuple[int, int] | None,
+    known: Callable[[], KnownMaps] | None,
+) -> Grid | None:
+    one, two, three = shape[1:]
+    layout = by_kind(find_layer(model, layer), shape)
+    if layout is None and (image is None or image[0] == image[1]) and (one == two) != (two == three):
+        layout = "channels last" if one == two else "channels first"  # the two sides of a square
+    if layout is None and known is not None:
+        layout = known().layout(layer, shape)
+    if layout is None:  # timm's Swin and others have NHWC
+        layout = "channels last" if getattr(model, "output_fmt", "NCHW") == "NHWC" else "channels first"
+    if layout == "channels first":
+        return Grid(layout, (one, two, three))
+    # A norm of each head's queries has (N, heads, tokens, channels).
+    is_place = image is None or known is None or _in_proportion(one, two, image) or (one, two) in known().sizes
+    return Grid(layout, (three, one, two)) if is_place else None
+
+
+def _in_proportion(height: int, width: int, image: tuple[int, int]) -> bool:
+    """Whether a grid has the image's proportions, to within a row or a column."""
+    return abs(height * image[1] - width * image[0]) <= max(image)
+
+
+def _of_tokens(
+    model: nn.Module, shape: torch.Size, image: tuple[int, int] | None, known: Callable[[], KnownMaps] | None
+) -> Grid | None:
+    count, channels = shape[1:]
+    patches = list(_patch_grids(model, image))
+    for height, width, most in patches:
+        if 0 <= count - height * width <= most:
+            return Grid("tokens", (channels, height, width), count - height * width)
+    if patches and channels == patches[0][0] * patches[0][1]:
+        return None  # channels before tokens, as inside a Mixer
+    size: Any = getattr(getattr(model, "patch_embed", None), "grid_size", None)  # as timm's transformers have it
+    prefix = getattr(model, "num_prefix_tokens", None)
+    if size and prefix is not None and size[0] * size[1] + prefix == count:
+        return Grid("tokens", (channels, int(size[0]), int(size[1])), int(prefix))
+    height, width = image or (1, 1)
+    sizes = known().sizes if known is not None and height != width else frozenset()
+    for extra in range(1 + _MOST_PREFIX):  # otherwise a grid in proportion behind the fewest tokens without a place
+        rows = math.isqrt(max(0, count - extra) * height // width)
+        columns = rows * width // height
+        if rows and rows * columns == count - extra and rows * width == columns * height:
+            return Grid("tokens", (channels, rows, columns), extra)
+        for rows, columns in sorted(sizes):
+            if rows * columns == count - extra:
+                return Grid("tokens", (channels, rows, columns), extra)
+    return None
+
+
+def _patch_grids(model: nn.Module, image: tuple[int, int] | None) -> Iterator[tuple[int, int, int]]:
+    """Height and width of the grid of patches that a transformer cuts an image into, then of grids half as large, as
     hierarchical transformers merge them; and how many tokens may stand before such a grid."""
-    if inputs is None or inputs.ndim != 4:
+    if image is None:
         return
     for module in model.modules():
         if isinstance(module, nn.Conv2d) and module.kernel_size == module.stride != (1, 1):
-            height, width = (side // step for side, step in zip(inputs.shape[-2:], module.stride, strict=True))
+            height, width = (side // step for side, step in zip(image, module.stride, strict=True))
             most = _MOST_PREFIX
             while height * width > 1:
                 yield height, width, most
                 height, width, most = math.ceil(height / 2), math.ceil(width / 2), 0
             return
-
-
-def _channels_last(model: nn.Module, layer: str, features: Tensor) -> bool:
-    """By the kind of the layer; if any kind may be it, by which two dimensions are the sides of a square; if that does not
-    decide either, by the ``output_fmt`` of timm's models (Swin and others have NHWC)."""
-    module = find_layer(model, layer)
-    if isinstance(module, (nn.Linear, nn.LayerNorm)) and type(module).__name__ != "LayerNorm2d":
-        return True
-    if isinstance(module, (nn.modules.conv._ConvNd, nn.modules.batchnorm._BatchNorm, nn.GroupNorm)):
-        return False
-    first, second, third = features.shape[1:]
-    if (first == second) != (second == third):
-        return first == second
-    return getattr(model, "output_fmt", "NCHW") == "NHWC"
 
 
 def find_layer(model: nn.Module, name: str) -> nn.Module:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from bort._inspect import check_input, evaluating
+from bort._inspect import check_input, evaluating, run
 from bort.invert._grid import find_layer
 from bort.layers import layer_inputs, linear_map
 from bort.penalty import matrices
@@ -44,7 +44,7 @@ def reconstruct_layer(model: nn.Module, x: Tensor, layer: str) -> LayerReconstru
     try:
         with evaluating(model):
             for image in x:  # one by one: a linear layer may get the vectors of all images in one dimension
-                model(image[None] * 1)
+                run(model, image[None])
     finally:
         hook.remove()
     if len(received) != len(x):

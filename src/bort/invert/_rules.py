@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from bort._inspect import TensorCount
+from bort._budget import TensorCount
 
 Rule = Literal["guided", "deconvolution", "gradient"]
 RULES: Final = ("guided", "deconvolution", "gradient")

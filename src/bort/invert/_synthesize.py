@@ -22,6 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from bort._defaults import SALIENT_CHANNELS
+from bort._inspect import check_input, widened
 from bort.invert._backtrack import Backtracker
 from bort.invert._correlation import correlation
 
@@ -91,6 +92,9 @@ def synthesize(
         rounds: how often g is repeated along the pass of the image just made; 0 is the paper. With "none" only the maxima of
             pools can change between rounds.
     """
+    for images in (source, target):
+        check_input(model, images)
+    source, target = widened(source).detach(), widened(target).detach()
     if source.shape != target.shape:
         raise ValueError(f"source {tuple(source.shape)} and target {tuple(target.shape)} must be of one shape")
     if path not in ("source", "target", "none"):

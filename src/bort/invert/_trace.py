@@ -8,7 +8,8 @@ from functools import cached_property
 import torch
 from torch import Tensor, nn
 
-from bort._inspect import current_budget
+from bort._budget import current_budget
+from bort._inspect import NO_GRADIENT, finite
 from bort.invert._grid import Grid, grid_of
 from bort.invert._rules import Rule
 from bort.invert._salient import Salient, salient
@@ -71,17 +72,26 @@ class Trace:
         if not len(seed):
             return self._input.detach().new_empty(0, *self._input.shape)
         at_once = max(1, current_budget().backward // self.largest)
-        return torch.cat([self._back(seeds) for seeds in torch.split(seed.to(self._end.dtype), at_once)])
+        signals = [self._back(seeds) for seeds in torch.split(seed.to(self._end.dtype), at_once)]
+        return finite(torch.cat(signals).movedim(0, 1), "the signals").movedim(0, 1)
 
     def slope(self, classes: Tensor) -> Tensor:
         """(N, C, H, W): ∂ logit of each image's class / ∂ features, with the trace's rule at every activation."""
-        logits = self._logits.gather(1, classes[:, None]).sum()
-        (gradient,) = torch.autograd.grad(logits, self._end, retain_graph=True)
+        if not self._logits.requires_grad:
+            raise ValueError(NO_GRADIENT)
+        with torch.inference_mode(False), torch.enable_grad():
+            chosen = self._logits.gather(1, classes.clone()[:, None])  # the classes may be a tensor of inference mode
+            (gradient,) = torch.autograd.grad(chosen.sum(), self._end, retain_graph=True, materialize_grads=True)
         return self.grid.to_map(gradient)
 
     def _back(self, seeds: Tensor) -> Tensor:
         def back(seed: Tensor) -> Tensor:
-            return torch.autograd.grad(self._end, self._input, seed, retain_graph=True)[0]
+            (signal,) = torch.autograd.grad(self._end, self._input, seed, retain_graph=True, allow_unused=True)
+            if signal is None:
+                raise ValueError(
+                    f"the layer {self._layer!r} does not depend on the input, or is computed from it without gradients"
+                )
+            return signal
 
         # Not is_grads_batched: that runs convolutions for one seed at a time (20 × 64 calls in ResNet-18).
         return back(seeds[0])[None] if len(seeds) == 1 else torch.func.vmap(back)(seeds)

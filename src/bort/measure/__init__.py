@@ -6,15 +6,7 @@ from bort.measure._calibration import Calibration, calibration
 from bort.measure._columns import COLUMNS, Column, LayerAudit
 from bort.measure._corruptions import CORRUPTIONS, corrupted
 from bort.measure._curves import curves
-from bort.measure._deletion import (
-    SCORES,
-    AtStep,
-    DeletionInsertion,
-    Score,
-    all_scores,
-    at_step,
-    deletion_insertion,
-)
+from bort.measure._deletion import AtStep, DeletionInsertion, all_scores, at_step, deletion_insertion
 from bort.measure._evaluate import AREA_TITLES, Evaluation, Evaluations, evaluate, notes
 from bort.measure._layers import (
     Bounds,
@@ -27,6 +19,7 @@ from bort.measure._layers import (
 )
 from bort.measure._robustness import robustness
 from bort.measure._sanity import MapSimilarity, map_similarity, random_map, randomised
+from bort.measure._scores import SCORES, Score
 from bort.measure._substrate import Substrate
 
 __all__ = [

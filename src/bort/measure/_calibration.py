@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from bort.measure._labels import checked_labels
+from bort.measure._labels import checked_decisions, checked_labels
 
 
 @dataclass(frozen=True)
@@ -38,11 +38,15 @@ class Calibration:
 
 
 @torch.no_grad()
-def calibration(logits: Tensor, labels: Tensor, bins: int = 15) -> Calibration:
+def calibration(logits: Tensor, labels: Tensor, bins: int = 15, *, multi_label: bool = False) -> Calibration:
     """The calibration of a network from its logits (N, classes) for images with the true classes ``labels`` (N,).
 
     Everything is computed in float64, and returned on the CPU. If several logits of an image are the largest, the image
     counts as recognised in part: see :func:`bort.train.recognised`.
+
+    With ``multi_label`` an image may have several classes, and labels are (N, classes): 1 for each class that it has, 0 for
+    the others. Each logit is then a decision of its own, yes with the probability sigmoid(logit), and the decisions take the
+    place of the images. A head with a single logit is measured so, with labels (N, 1).
     """
     from bort.train import recognised  # here: an audit should not load the training loop
 
@@ -56,6 +60,9 @@ def calibration(logits: Tensor, labels: Tensor, bins: int = 15) -> Calibration:
         raise ValueError("the logits have NaN or Inf in them: a network that has diverged has no calibration")
     if bins < 1:
         raise ValueError(f"bins={bins}: must be 1 or more")
+    if multi_label:
+        labels = checked_decisions(labels, logits).flatten()
+        logits = torch.stack([torch.zeros_like(logits), logits], dim=-1).flatten(0, 1)
     labels = checked_labels(labels, len(logits), logits)
     logits = logits.double()
     confidence, correct = logits.softmax(dim=1).amax(dim=1).cpu(), recognised(logits, labels).cpu()

@@ -13,8 +13,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from bort.measure._deletion import DeletionInsertion, Score
+    from bort.measure._deletion import DeletionInsertion
     from bort.measure._evaluate import Evaluation
+    from bort.measure._scores import Score
 
 _SCORE_NAMES: dict[object, str] = {"relative": "relative logit", "logit": "logit", "probability": "probability"}
 _PANEL = 270, 210

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Final, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -28,16 +28,15 @@ from bort._inspect import (
     check_images,
     classes_of,
     evaluating,
+    finite,
     images_at_once,
     outputs_of,
-    probabilities_of,
+    widened,
 )
 from bort.measure._curves import result_in_notebook
 from bort.measure._relative import divisors_of, warn_of_undefined
+from bort.measure._scores import SCORES, Score, check_score, scores_of
 from bort.measure._substrate import Substrate, substrate
-
-Score = Literal["probability", "logit", "relative"]
-SCORES: Final[tuple[Score, ...]] = ("probability", "logit", "relative")
 
 
 @dataclass(frozen=True)
@@ -84,6 +83,7 @@ def deletion_insertion(
     score: Score | ScoreFunction = "relative",
     deletion_to: Substrate = "zero",
     insertion_from: Substrate = "zero",
+    multi_label: bool = False,
     progress: Progress | None = None,
 ) -> DeletionInsertion:
     """How fast the score of a class falls and rises with the most salient pixels.
@@ -100,11 +100,12 @@ def deletion_insertion(
             scores.
         deletion_to, insertion_from: "zero" (the mean colour of normalised images), "mean" (each image's own mean colour), or
             "blur" (11 × 11 Gaussian of deviation 5, which RISE's authors use for insertion).
+        multi_label: whether an image may have several classes: probabilities are then sigmoids of the single logits.
         progress: called after each chunk of images.
     """
-    _check_score(score)
+    check_score(score)
     substrates: tuple[Substrate, Substrate] = (deletion_to, insertion_from)
-    return _measure(model, x, saliency, target, (score,), steps, substrates, progress, warn=True)[score]
+    return _measure(model, x, saliency, target, (score,), steps, substrates, multi_label, progress, warn=True)[score]
 
 
 def all_scores(
@@ -115,12 +116,13 @@ def all_scores(
     *,
     steps: int = DELETION_STEPS,
     substrates: tuple[Substrate, Substrate] = ("zero", "zero"),
+    multi_label: bool = False,
     progress: Progress | None = None,
     warn: bool = True,
 ) -> dict[Score, DeletionInsertion]:
     """:func:`deletion_insertion` with each of the scores, all out of the same passes through the model. ``warn``: if some
     images have no relative score; without it look at ``counted``."""
-    results = _measure(model, x, saliency, target, SCORES, steps, substrates, progress, warn=warn)
+    results = _measure(model, x, saliency, target, SCORES, steps, substrates, multi_label, progress, warn=warn)
     return {score: results[score] for score in SCORES}
 
 
@@ -133,6 +135,7 @@ def _measure(
     scores: Sequence[Score | ScoreFunction],
     steps: int,
     substrates: tuple[Substrate, Substrate],
+    multi_label: bool,
     progress: Progress | None,
     *,
     warn: bool,
@@ -147,14 +150,14 @@ def _measure(
             part = slice(start, start + chunk)
             images, targets = x[part], classes[part]
             ranks = _ranks(saliency[part].to(x.device))
-            clean = outputs_of(model, images)
+            clean = widened(outputs_of(model, images))
             ends = ((images, substrate(images, substrates[0])), (substrate(images, substrates[1]), images))
             for which, (begin, end) in enumerate(ends):
                 logits = _logits_between(model, begin, end, ranks, steps, at_once)
                 if which == 0:
                     divisors = divisors_of(clean, logits[:, -1], targets)
                 for score in scores:
-                    curves[score][which].append(_scores(logits, targets, divisors, score))
+                    curves[score][which].append(scores_of(logits, targets, divisors, score, multi_label))
             if progress is not None:
                 progress(min(len(x), start + chunk), len(x))
     results: dict[Score | ScoreFunction, DeletionInsertion] = {}
@@ -191,18 +194,19 @@ def at_step(
     target: Target = None,
     score: Score | ScoreFunction = "relative",
     substrates: tuple[Substrate, Substrate] = ("zero", "zero"),
+    multi_label: bool = False,
 ) -> AtStep:
     """What :func:`deletion_insertion` shows the model after ``step`` of its ``steps``. The images need no pass through the
     model.
 
     Args:
-        model, x, saliency, target, steps, score: see :func:`deletion_insertion`.
+        model, x, saliency, target, steps, score, multi_label: see :func:`deletion_insertion`.
         step: 0 (nothing has changed) to ``steps`` (every pixel has).
         which: "deletion" or "insertion".
         substrates: where deletion ends, and where insertion starts.
     """
     saliency = _check(model, x, saliency, steps)
-    _check_score(score)
+    check_score(score)
     if not 0 <= step <= steps:
         raise ValueError(f"step={step}: choose from 0 to {steps}")
     if which not in ("deletion", "insertion"):
@@ -218,23 +222,18 @@ def at_step(
         with evaluating(model):
             at_once = images_at_once(model, x)
             for clean, changed, targets in zip(*(torch.split(t, at_once) for t in (x, images, classes)), strict=True):
-                logits = outputs_of(model, changed)
+                logits = finite(widened(outputs_of(model, changed)), "the model's outputs")
                 divisors = logits[:, :1]  # used by the relative score only
                 if score == "relative":
-                    deleted = outputs_of(model, substrate(clean, substrates[0]))
-                    divisors = divisors_of(outputs_of(model, clean), deleted, targets)
-                heights.append(_scores(logits[:, None], targets, divisors, score)[:, 0])
+                    deleted = widened(outputs_of(model, substrate(clean, substrates[0])))
+                    divisors = divisors_of(widened(outputs_of(model, clean)), deleted, targets)
+                heights.append(scores_of(logits[:, None], targets, divisors, score, multi_label)[:, 0])
         together = torch.cat(heights)
         if score == "relative":
             warn_of_undefined(int(together.isnan().sum()), len(x))
         return together
 
     return AtStep(images, scores)
-
-
-def _check_score(score: Score | ScoreFunction) -> None:
-    if not callable(score) and score not in SCORES:
-        raise ValueError(f'score={score!r}: choose "probability", "logit" or "relative", or give a function')
 
 
 def _check(model: nn.Module, x: Tensor, saliency: Tensor, steps: int) -> Tensor:
@@ -277,17 +276,7 @@ def _logits_between(model: nn.Module, begin: Tensor, end: Tensor, ranks: Tensor,
     logits = [
         outputs_of(model, _mixed(begin, end, ranks, counts)).view(len(begin), len(counts), -1) for counts in parts
     ]
-    return torch.cat(logits, dim=1)
-
-
-def _scores(logits: Tensor, classes: Tensor, divisors: Tensor, score: Score | ScoreFunction) -> Tensor:
-    """(N, steps): the score of each image's class, from logits (N, steps, classes). Relative ones are divided by (N, 1)."""
-    if callable(score):
-        steps = logits.shape[1]
-        return score(logits.flatten(0, 1), classes.repeat_interleave(steps)).view(-1, steps)
-    values = probabilities_of(logits) if score == "probability" else logits
-    heights = values.gather(2, classes[:, None, None].expand(-1, logits.shape[1], 1))[:, :, 0]
-    return heights / divisors if score == "relative" else heights
+    return finite(widened(torch.cat(logits, dim=1)), "the model's outputs without some pixels")
 
 
 def _area(curves: Tensor) -> Tensor:

@@ -17,8 +17,9 @@ from bort._defaults import DELETION_STEPS
 from bort._inspect import Progress, Target, check_images, classes_of
 from bort._table import table
 from bort.measure._curves import curves, image_with_words
-from bort.measure._deletion import SCORES, DeletionInsertion, Score, all_scores
+from bort.measure._deletion import DeletionInsertion, all_scores
 from bort.measure._relative import about_undefined
+from bort.measure._scores import SCORES, Score
 from bort.measure._substrate import Substrate
 
 AREA_TITLES: Final = tuple(f"{score} {end}" for score in SCORES for end in ("del. ↓", "ins. ↑"))
@@ -80,6 +81,7 @@ def evaluate(
     steps: int = DELETION_STEPS,
     substrates: tuple[Substrate, Substrate] = ("zero", "zero"),
     options: dict[str, dict[str, object]] | None = None,
+    multi_label: bool = False,
     progress: Callable[[str, int, int], None] | None = None,
     warn: bool = True,
 ) -> Evaluations:
@@ -91,6 +93,7 @@ def evaluate(
         target: the class that is explained and followed; the predicted one of each image by default.
         steps, substrates: see :func:`deletion_insertion`.
         options: for single methods, by their names: ``{"rise": {"masks": 500}}``.
+        multi_label: see :func:`deletion_insertion`; also given to methods that have such an option.
         progress: called with (method, done, total) by methods that have an option "progress".
         warn: of what :func:`notes` says of the result.
     """
@@ -103,6 +106,8 @@ def evaluate(
     evaluations = Evaluations()
     for name, method in chosen.items():
         keywords = dict((options or {}).get(name, {}))
+        if multi_label and "multi_label" in method.options:
+            keywords.setdefault("multi_label", True)
         if progress is not None and "progress" in method.options:
             keywords["progress"] = _named(progress, name)
         _synchronize(x)
@@ -110,7 +115,9 @@ def evaluate(
         maps = torch.as_tensor(method(model, x, classes, **keywords)).detach()
         _synchronize(x)
         seconds = time.perf_counter() - start
-        scores = all_scores(model, x, maps, classes, steps=steps, substrates=substrates, warn=False)
+        scores = all_scores(
+            model, x, maps, classes, steps=steps, substrates=substrates, multi_label=multi_label, warn=False
+        )
         evaluations[name] = Evaluation(name, maps, scores, seconds)
     if warn:
         for note in notes(evaluations):

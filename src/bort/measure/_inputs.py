@@ -119,7 +119,8 @@ class _UsedElsewhere(TorchDispatchMode):  # type: ignore[no-untyped-call]
             address = transposed.data_ptr()
             use = None if address in self.running else self._uses.get(address)
             if use is not None and use.weight.shape == transposed.shape[::-1]:
-                self._visit(use, _matrices(use), z.mT.unsqueeze(0).expand(use.linear.blocks, -1, -1))
+                w = _matrices(use)
+                self._visit(use, w, z.mT.to(w.dtype).unsqueeze(0).expand(use.linear.blocks, -1, -1))
         elif func is torch.ops.aten.convolution.default and self.convolving:
             self._visit_convolution(args[0], args[1], padding=args[4])
         return func(*args, **(kwargs or {}))

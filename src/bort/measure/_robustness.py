@@ -118,12 +118,12 @@ class _Batch:
         positive number. That number is rounded to 0 where the network is sure, and then the attack would do nothing; the
         gradient of m is not.
         """
-        with torch.enable_grad():
+        with torch.inference_mode(False), torch.enable_grad():
             pixels = self._pixels.detach().clone().requires_grad_()
             logits = outputs_of(self._model, self._input(pixels)).double()
             if not logits.requires_grad:
                 raise ValueError("the model's logits have no gradient, which fgsm needs: leave fgsm out of kinds")
-            own = self._labels[:, None]
+            own = self._labels.clone()[:, None]
             margins = logits.scatter(1, own, -torch.inf).logsumexp(dim=1) - logits.gather(1, own)[:, 0]
             (slope,) = torch.autograd.grad(margins.sum(), pixels)
         return slope.nan_to_num(nan=0.0).sign()

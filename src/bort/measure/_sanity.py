@@ -36,7 +36,8 @@ def randomised(model: nn.Module, seed: int = 0, *, x: Tensor | None = None) -> n
         seed: of the permutations, which are the same on every device.
         x: a batch of the model's inputs, two or more.
     """
-    twin = copy.deepcopy(unwrapped(model))
+    with torch.inference_mode(False):  # else the copy could not be explained
+        twin = copy.deepcopy(unwrapped(model))
     generator = torch.Generator().manual_seed(seed)
     for parameter in twin.parameters():
         order = torch.randperm(parameter.numel(), generator=generator).to(parameter.device)

@@ -8,6 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from bort._inspect import widened
+
 Substrate = Literal["zero", "mean", "blur"]
 """0, the mean colour of normalised images; each image's own mean colour; or the image blurred."""
 
@@ -20,10 +22,12 @@ def substrate(images: Tensor, kind: Substrate) -> Tensor:
         return images.mean(dim=(2, 3), keepdim=True).expand_as(images)
     if kind != "blur":
         raise ValueError(f'a substrate is "zero", "mean" or "blur", not {kind!r}')
-    kernel = _blur().to(images)
+    wide = widened(images)
+    kernel = _blur().to(wide)
     channels = images.shape[1]
-    across = F.conv2d(images, kernel.view(1, 1, 1, -1).expand(channels, 1, 1, -1), padding=(0, 5), groups=channels)
-    return F.conv2d(across, kernel.view(1, 1, -1, 1).expand(channels, 1, -1, 1), padding=(5, 0), groups=channels)
+    across = F.conv2d(wide, kernel.view(1, 1, 1, -1).expand(channels, 1, 1, -1), padding=(0, 5), groups=channels)
+    blurred = F.conv2d(across, kernel.view(1, 1, -1, 1).expand(channels, 1, -1, 1), padding=(5, 0), groups=channels)
+    return blurred.to(images.dtype)
 
 
 def _blur() -> Tensor:
