@@ -47,9 +47,11 @@ class Function:
 
 def _audit(model: nn.Module, x: Tensor) -> Tensor:
     layers = audit(model, x)
-    return torch.tensor(
-        [[*layer.sigma, layer.residual, 0.0 if layer.ratio is None else layer.ratio] for layer in layers]
-    )
+    ratios = [
+        layer.ratio for layer in layers if layer.ratio is not None
+    ]  # none of a layer that is not used, or gets zeros
+    assert len(ratios) > 0.8 * len(layers), f"{len(ratios)} of {len(layers)} layers have a ratio"
+    return torch.tensor([*ratios, *(number for layer in layers for number in (*layer.sigma, layer.residual))])
 
 
 def _reconstruct_layer(model: nn.Module, x: Tensor) -> Tensor:
