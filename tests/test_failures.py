@@ -104,6 +104,31 @@ def test_a_text_model_of_hugging_face():
         explain.cam(model, torch.ones(1, 4, dtype=torch.long))
 
 
+@pytest.mark.filterwarnings("ignore")  # torch's own, of making such models
+@pytest.mark.parametrize("make", ["script", "export"])
+def test_models_without_layers(make):
+    x = torch.rand(2, 1, 8, 8)
+    model = torch.jit.script(small()) if make == "script" else torch.export.export(small(), (x,)).module()
+    for look in (audit, explain.rise, explain.cam, explain.sat):
+        with pytest.raises(
+            TypeError, match=rf"torch\.{'jit' if make == 'script' else 'export'}, whose layers cannot be"
+        ):
+            look(model, x)
+
+
+@pytest.mark.parametrize("dtype", [torch.long, torch.bool, torch.complex64])
+def test_outputs_that_are_no_logits(dtype):
+    class Decides(nn.Module):
+        def forward(self, x):
+            return x.flatten(1)[:, :3].to(dtype)
+
+    for look in (explain.integrated_gradients, explain.rise):
+        with pytest.raises(
+            ValueError, match=r"returns numbers in torch\..*, which are no logits: write a module around it"
+        ):
+            look(Decides(), torch.rand(2, 1, 8, 8))
+
+
 def test_errors_that_are_passed_on():
     """Those that say nothing about the input, and what a hook raises to end a pass."""
 

@@ -31,6 +31,7 @@ class Cancelled(Exception):
 _HALF = (torch.float16, torch.bfloat16)
 _FAILURES = (ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 """What a model may raise for an input that it is not made for."""
+_NO_LAYERS = "whose layers cannot be looked into: give the module that it was made from"
 _COMPILED = "_orig_mod"  # the name under which torch.compile keeps a module
 _WRAPPERS = (nn.DataParallel, nn.parallel.DistributedDataParallel)
 
@@ -39,6 +40,8 @@ def unwrapped(model: nn.Module) -> nn.Module:
     """The module inside what torch.compile, DataParallel and DistributedDataParallel put around it. Hooks and torch function
     modes see the layers of that one only."""
     while True:
+        if isinstance(model, torch.jit.ScriptModule):
+            raise TypeError(f"the model is a {type(model).__name__} of torch.jit, {_NO_LAYERS}")
         compiled = model._modules.get(_COMPILED)
         if compiled is not None:
             model = compiled
@@ -65,16 +68,23 @@ def spellings(name: str) -> tuple[str, str]:
 def evaluating(model: nn.Module) -> Iterator[None]:
     """Inside, the model is in eval mode, and compiled parts of it run uncompiled, since compiled ones run without hooks;
     afterwards each of its modules is in the mode that it had before."""
-    modes = {module: module.training for module in model.modules()}
     inner = unwrapped(model).modules()
     is_compiled = any(_COMPILED in module._modules or module._compiled_call_impl is not None for module in inner)
+    modes = {module: module.training for module in model.modules()}
     try:
-        model.eval()
+        _set_eval(model)
         with torch.compiler.set_stance("force_eager") if is_compiled else nullcontext():
             yield
     finally:
         for module, mode in modes.items():
             module.training = mode
+
+
+def _set_eval(model: nn.Module) -> None:
+    try:
+        model.eval()
+    except NotImplementedError as error:
+        raise TypeError(f"the model is a module of torch.export, {_NO_LAYERS}") from error
 
 
 def outputs_of(model: nn.Module, x: Tensor) -> Tensor:
