@@ -6,7 +6,7 @@ Every function runs on every network of benchmarks/networks.py, with two images 
 finite and has the right shape, no map is constant, each image alone gives what it gives in the batch, and the model is as it
 was (parameters, buffers, gradients, modes, hooks). "refused" comes with the function's own sentence that says why. Anything
 else, another exception or a failed check, ends the program. With names only those networks run; the others keep what the file
-says of them.
+says of them, with the commit that they were measured at.
 """
 
 from __future__ import annotations
@@ -192,7 +192,9 @@ def main() -> None:
     known = {}
     if options.names and options.out.exists():
         known = {row["name"]: row for row in json.loads(options.out.read_text())["architectures"]}
-    rows = []
+    facts, rows = describe(0), []
+    facts["versions"]["transformers"] = version("transformers")
+    measured_at = {key: facts.pop(key) for key in ("commit", "date")}
     for architecture in ARCHITECTURES:
         if options.names and architecture.name not in options.names:
             rows += [known[architecture.name]] if architecture.name in known else []
@@ -200,11 +202,9 @@ def main() -> None:
         start = time.perf_counter()
         results = look_at(architecture)
         row = {"name": architecture.name, "kind": architecture.kind, "images": list(architecture.shape)}
-        rows.append({**row, "results": results, "seconds": round(time.perf_counter() - start, 1)})
+        rows.append({**row, "results": results, "seconds": round(time.perf_counter() - start, 1), **measured_at})
         refused = [name for name, result in results.items() if result != "works"]
         print(f"{architecture.name}: {rows[-1]['seconds']} s" + (f", refused: {', '.join(refused)}" if refused else ""))
-    facts = describe(0)
-    facts["versions"]["transformers"] = version("transformers")
     options.out.write_text(json.dumps(facts | {"architectures": rows}, indent=1, ensure_ascii=False) + "\n")
     write_page(options.page, markdown(rows))
 

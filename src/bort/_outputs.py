@@ -43,8 +43,8 @@ def per_image(logits: Tensor, images: int) -> Tensor:
     (N, classes, 1, 1). Others stay as they are."""
     if not logits.is_floating_point():
         raise ValueError(
-            f"the model returns numbers in {logits.dtype}, which are no logits: write a module around it whose forward returns "
-            "the logits (N, classes) that it decides by"
+            f"the model returns numbers in {logits.dtype}, which are no logits: write a module around it whose forward "
+            "returns the logits (N, classes) that it decides by"
         )
     if logits.ndim > 2 and all(side == 1 for side in logits.shape[2:]):
         return logits.flatten(1)
