@@ -177,7 +177,7 @@ class Named(nn.Module):
 
 
 @pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize("name", ["head", "fc", "classifier", "head_dist"])
+@pytest.mark.parametrize("name", ["head", "fc", "_fc", "classifier", "head_dist"])
 def test_the_classifier_is_left_out_by_its_name(name):
     assert not decisions(Named(name))[f"{name}.weight"].constrained
     assert decisions(Named(name), exclude=())[f"{name}.weight"].constrained

@@ -30,10 +30,10 @@ def classifiers(model: nn.Module) -> list[str]:
 
 
 def _is_called_so(layers: Sequence[str]) -> bool:
-    """Whether the name of the last layer says that it is the classifier: "net.fc" and "classifier.6" do. "blocks.5.fc" does
-    not if there is a "blocks.0.fc" as well: then every block has one."""
+    """Whether the name of the last layer says that it is the classifier: "net.fc", "_fc" and "classifier.6" do. "blocks.5.fc"
+    does not if there is a "blocks.0.fc" as well: then every block has one."""
     path = layers[-1].split(".")
-    place = next((place for place, part in enumerate(path) if part in _NAMES), None)
+    place = next((place for place, part in enumerate(path) if part.strip("_") in _NAMES), None)
     if place is None:
         return False
     starts = {".".join(layer.split(".")[: place + 1]) for layer in layers}
