@@ -89,6 +89,26 @@ def test_the_residual_is_that_of_the_groups_own_target(settings):
     assert values["bort/0.0/sigma_largest"] == pytest.approx(singular_values(wide).max().item(), rel=1e-6)
 
 
+def test_the_residual_is_relative_to_the_initial_scale():
+    """That of each weight, or of each kernel of a depthwise convolution, at the first step; before it, the one of now."""
+    net = nn.Sequential(nn.Conv2d(4, 6, 1), nn.Conv2d(6, 6, 3, groups=6)).double()
+    optimizer = bort.BortS(net, lr=0.1, constraint=1.0, scale="initial")
+
+    def squares():
+        """σ² of each block, (blocks, σ)."""
+        matrices = {"0.weight": net[0].weight.reshape(1, 6, 4), "1.weight": net[1].weight.reshape(6, 1, 9)}
+        return {name: torch.linalg.svdvals(w.detach()).square() for name, w in matrices.items()}
+
+    scales = {name: of_blocks.mean(dim=1, keepdim=True) for name, of_blocks in squares().items()}
+    for _ in range(3):
+        values = monitor.measure(optimizer, layers=True)
+        for name, of_blocks in squares().items():
+            expected = (of_blocks / scales[name] - 1).square().mean().sqrt().item()
+            assert values[f"bort/{name}/residual"] == pytest.approx(expected, rel=1e-6, abs=1e-9)
+        net(torch.randn(2, 4, 5, 5).double()).sum().backward()
+        optimizer.step()
+
+
 def test_what_is_on_the_constraint_has_no_residual():
     tall = nn.Parameter(torch.linalg.qr(torch.randn(40, 9, dtype=torch.float64))[0])
     wide = nn.Parameter(torch.linalg.qr(torch.randn(300, 280, dtype=torch.float64))[0].T.contiguous())

@@ -32,8 +32,9 @@ def measure(
     ==========================  =======================================================================================
 
     The residual is that of the audit, the root mean square of σ² − 1, and of the group's own ``scale`` and ``mode`` where an
-    optimizer has others. Singular values of weights with more than 256 rows and columns are from inside the true range
-    (:func:`bort.layers.spectra`). A weight that is not finite makes the numbers nan.
+    optimizer has others; with the scale "initial" it is relative to it. Singular values of weights with more than 256 rows
+    and columns are from inside the true range (:func:`bort.layers.spectra`). A weight that is not finite makes the numbers
+    nan.
 
     Weights that are sharded (DTensors of FSDP2) are gathered one after the other: all ranks have to call this. Otherwise
     nothing is exchanged, and the ranks of DDP measure the same.
@@ -85,15 +86,24 @@ def _spectra(weights: Sequence[ConstrainedWeight]) -> list[Spectrum]:
             weight, linear = whole(each.weight), each.linear
             if not each.has_default_target:
                 with own_precision("highest", weight.device):
-                    own[place] = penalty.residual(
-                        weight, scale=each.scale, mode=each.mode, blocks=linear.blocks, transposed=linear.transposed
-                    )
+                    own[place] = _own_residual(each, weight)
             yield weight, linear
 
     measured = spectra(matrices())
     for place, residual in zip(own, _read(list(own.values())), strict=True):
         measured[place] = measured[place]._replace(residual=residual)
     return measured
+
+
+def _own_residual(each: ConstrainedWeight, weight: Tensor) -> Tensor:
+    blocks, transposed = each.linear.blocks, each.linear.transposed
+    if each.scale != "initial":
+        return penalty.residual(weight, scale=each.scale, mode=each.mode, blocks=blocks, transposed=transposed)
+    scale = each.initial_scale
+    if scale is None:  # before the first step, which takes the scale of then
+        scale = penalty.own_scale(weight, mode=each.mode, blocks=blocks, transposed=transposed)
+    relative = weight.reshape(blocks, -1) / scale.to(weight).sqrt().unsqueeze(1)
+    return penalty.residual(relative.reshape(weight.shape), mode=each.mode, blocks=blocks, transposed=transposed)
 
 
 def _read(numbers: Sequence[Tensor]) -> list[float]:

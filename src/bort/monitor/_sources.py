@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from torch import Tensor, nn
 
@@ -20,8 +20,10 @@ class ConstrainedWeight:
     name: str
     weight: Tensor
     linear: LinearMap
-    scale: Scale = 1.0
+    scale: Scale | Literal["initial"] = 1.0
     mode: Mode = "full"
+    initial_scale: Tensor | None = None
+    """With the scale "initial", after the first step: (blocks,), the scale that each block had then."""
 
     @property
     def has_default_target(self) -> bool:
@@ -80,6 +82,9 @@ def _of_optimizer(optimizer: Bort, model: nn.Module | None) -> list[ConstrainedW
     for name, p in optimizer.constrained():
         group = groups[id(p)]
         linear = LinearMap("", group["blocks"], group["transposed"])
-        weight = ConstrainedWeight(names.get(id(p), name), p, linear, group["scale"], group["mode"])
+        initial = optimizer.state.get(p, {}).get("initial_scale")
+        if not isinstance(initial, Tensor):  # torch.distributed.checkpoint writes {} for what is missing
+            initial = None
+        weight = ConstrainedWeight(names.get(id(p), name), p, linear, group["scale"], group["mode"], initial)
         weights.setdefault(id(p), weight)  # a parameter may be listed twice
     return list(weights.values())
