@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from bort._inspect import evaluating, outputs_of
 from bort.data import View
@@ -16,9 +16,7 @@ from bort.subject._subject import Subject
 
 
 def checked_view(
-    name: str,
     known: View | None,
-    model: nn.Module,
     size: Sequence[int] = (),
     mean: Sequence[float] = (),
     std: Sequence[float] = (),

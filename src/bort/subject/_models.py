@@ -72,7 +72,7 @@ def _subject(
     if isinstance(model, Subject):
         return replace(model, name=name if name != "model" else model.name)
     if isinstance(model, nn.Module):
-        view = checked_view(name, _views.of_timm(model), model, size, mean, std, classes)
+        view = checked_view(_views.of_timm(model), size, mean, std, classes)
         facts = {"network": type(model).__name__, "parameters": f"{sum(p.numel() for p in model.parameters()):,}"}
         return Subject(name, model, view, facts=facts)
     return resolve(model, name=name if name != "model" else None)

@@ -78,7 +78,7 @@ def resolve(
         _refuse(details, f"the Subject that {given} returns has its own", "size", "mean", "std", "classes")
         subject = replace(model, name=name or model.name)
     else:
-        view = checked_view(given, view, model, details.size, details.mean, details.std, names)
+        view = checked_view(view, details.size, details.mean, details.std, names)
         facts = {"network": given, "parameters": f"{sum(p.numel() for p in model.parameters()):,}"}
         if view is not None:
             facts["input"] = f"{view.channels} × {view.height} × {view.width}"

@@ -95,8 +95,8 @@ def _is_state(content: Mapping[object, object]) -> bool:
 
 
 def _renamed(found: dict[str, Tensor], own: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The state with the prefix taken off, or put before, that makes the most names fit: of wrappers, or the attribute under
-    which a LightningModule keeps its network. Entries beside such a network, as of a loss or a metric, are left out."""
+    """The state with the prefix taken off that makes the most names fit: of wrappers, or the attribute under which
+    a LightningModule keeps its network. Entries beside such a network, as of a loss or a metric, are left out."""
     candidates = {""}
     for name in found:
         parts = name.split(".")
