@@ -19,7 +19,7 @@ from bort.train._schema import Recipe
 from bort.train._signals import StopRequest
 from bort.train._step import Step
 from bort.train._world import World
-from bort.train._wrap import layout, wrapped
+from bort.train._wrap import lay_out, wrapped
 
 
 @dataclass(frozen=True)
@@ -52,10 +52,11 @@ def assemble(recipe: Recipe, runtime: Runtime, world: World, request: StopReques
     sharded = runtime.parallel == "fsdp2" and world.size > 1
     torch.manual_seed(recipe.seed)
     net = network_of(recipe)
-    memory_format = layout(net) if autocast and on_gpu else torch.contiguous_format
+    for_tensor_cores = autocast and on_gpu
+    memory_format = torch.channels_last if for_tensor_cores else torch.contiguous_format
     notes: list[str] = []
     feed = feed_for(data, recipe, runtime, world, memory_format, notes.append, request)
-    net = net.to(world.device, memory_format=memory_format)  # type: ignore[call-overload]
+    net = lay_out(net, world.device) if for_tensor_cores else net.to(world.device)
     model = wrapped(net, runtime, world, sharded=sharded)
     reason = reason_against(runtime, world, sharded=sharded)
     optimizer = optimizer_for(with_constraint(recipe, feed.per_epoch), net, world.device, captured=reason is None)
