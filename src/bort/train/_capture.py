@@ -17,6 +17,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.nn.parallel import DistributedDataParallel
 
 from bort.train._feed import Batch
 from bort.train._runtime import Runtime
@@ -64,13 +65,15 @@ class CapturedStep:
 
     def __call__(self, batch: Batch) -> None:
         if self._is_eager:
-            self._step(batch)
+            with self._side_stream():  # where DDP's hooks are
+                self._step(batch)
             return
         key = batch.count, batch.weight
         if key not in self._graphs:
             if not self._graphs and not self._eager_steps and self._waits_for_the_device(batch):
                 self._is_eager = True
-                self._step(batch)
+                with self._side_stream():
+                    self._step(batch)
                 return
             eager_steps = self._eager_steps.get(key, 0)
             if eager_steps < (1 if self._graphs else self._warm_up) or len(self._graphs) == _MOST_GRAPHS:
@@ -105,8 +108,10 @@ class CapturedStep:
 
     def _waits_for_the_device(self, batch: Batch) -> bool:
         """Whether the network reads a number back to the host, as `if x.max() > 0` does, which cannot be captured. Found by
-        passes that leave no trace: nothing is updated, and buffers and the random generator are put back."""
+        passes that leave no trace: nothing is updated, and buffers and the random generator are put back. They do without
+        DDP, which itself waits in its first passes, while it arranges its buckets."""
         step = self._step
+        model = step.model.module if isinstance(step.model, DistributedDataParallel) else step.model
         buffers = [buffer.clone() for buffer in step.model.buffers()]
         generator = torch.cuda.get_rng_state(step.device)
         reason = ""
@@ -117,7 +122,7 @@ class CapturedStep:
                 for mode in ("default", "error"):  # first passes may wait: libraries choose and compile their kernels
                     torch.cuda.set_sync_debug_mode(mode)
                     step.optimizer.zero_grad()
-                    step.loss_of(step.model, inputs, targets).backward()  # type: ignore[no-untyped-call]
+                    step.loss_of(model, inputs, targets).backward()  # type: ignore[no-untyped-call]
             except RuntimeError as error:
                 if "synchronizing" not in str(error):
                     raise
