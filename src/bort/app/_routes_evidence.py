@@ -1,0 +1,78 @@
+"""Saliency maps, slow ones by the queue, and their curves."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Query
+
+from bort import explain
+from bort._defaults import DELETION_STEPS, OVERLAY_STRENGTH
+from bort.app import _answers as answers
+from bort.app._calculations import Calculation, Calculations
+from bort.app._exceptions import Unknown
+from bort.app._explorer import Explorer
+from bort.app._export import data_url
+from bort.app._parameters import ClassNumber, Name, RequestedMap, SlowMethod, Strength
+
+
+def routes(explorer: Explorer, queue: Calculations) -> APIRouter:
+    router = APIRouter(prefix="/api")
+
+    @router.post("/jobs", response_model=answers.CalculationStatus)
+    def start(
+        run: Name, image: Name, method: SlowMethod, target: ClassNumber | None = None, page: Name = ""
+    ) -> dict[str, Any]:
+        """Compute the map of a slow method; asked for twice, it is computed once. ``page`` tells one page from another."""
+        explorer.image(run, image)  # an unknown run or image is an error before anything is queued
+        if method not in explain.names():
+            raise Unknown(f"There is no method {method!r}.")
+        if not explain.get(method).slow:
+            raise ValueError(f"{method} is not slow: ask for its map at /api/saliency.")
+        key = json.dumps([run, image, method, target])
+        compute = partial(explorer.saliency.map, run, image, method, target)
+        return _status(queue.start(key, lambda progress: compute(progress=progress), page))
+
+    @router.get("/jobs/{name}", response_model=answers.CalculationStatus)
+    def status(name: str, page: Name = "") -> dict[str, Any]:
+        return _status(queue.get(name, page))
+
+    @router.delete("/jobs/{name}", response_model=answers.CalculationStatus)
+    def cancel(name: str, leave: Name = "") -> dict[str, Any]:
+        """Stop it. With ``leave``, that page no longer waits for it, and it goes on if another does."""
+        return _status(queue.leave(name, leave) if leave else queue.cancel(name))
+
+    @router.get("/saliency", response_model=answers.PictureAnswer)
+    def saliency(of: RequestedMap, strength: Strength = OVERLAY_STRENGTH) -> dict[str, Any]:
+        """The map over the image."""
+        return {"picture": data_url(explorer.saliency.overlay(of.run, of.image, of.map(explorer), strength))}
+
+    @router.get("/curve", response_model=dict[str, answers.Curve])
+    def curve(of: RequestedMap) -> dict[str, Any]:
+        """Deletion and insertion by three scores."""
+        return explorer.saliency.curve(of.run, of.image, of.map(explorer), of.target)
+
+    @router.get("/step", response_model=answers.PictureAnswer)
+    def step(
+        of: RequestedMap,
+        step: Annotated[int, Query(ge=0, le=DELETION_STEPS)],
+        which: Literal["deletion", "insertion"] = "deletion",
+    ) -> dict[str, Any]:
+        """The image at a step; its score is in the curve."""
+        return {"picture": data_url(explorer.saliency.step(of.run, of.image, of.map(explorer), step, which))}
+
+    return router
+
+
+def _status(calculation: Calculation | None) -> dict[str, Any]:
+    if calculation is None:
+        raise Unknown("There is no such calculation any more.")
+    return {
+        "job": calculation.name,
+        "state": calculation.state,
+        "done": calculation.done,
+        "total": calculation.total,
+        "message": calculation.message,
+    }

@@ -1,0 +1,57 @@
+"""Images, and what there is to choose from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, HTTPException, Request, Response
+from fastapi.concurrency import run_in_threadpool
+
+from bort._defaults import CLUSTERS, DELETION_STEPS
+from bort.app import _answers as answers
+from bort.app._errors import TOO_LARGE
+from bort.app._explorer import PATTERNS, Explorer
+from bort.app._page_state import page_defaults
+from bort.app._parameters import Name
+from bort.app._saliency import MOST_TRACKED
+from bort.app._uploads import LARGEST_FILE
+from bort.pictures import png
+
+_IMAGE_FILE = {
+    "requestBody": {"required": True, "content": {"image/*": {"schema": {"type": "string", "format": "binary"}}}}
+}
+
+
+def routes(explorer: Explorer) -> APIRouter:
+    router = APIRouter(prefix="/api")
+
+    @router.get("/info", response_model=answers.Info)
+    def info() -> dict[str, Any]:
+        """Runs, layers, images, classes, methods; and every default that the page uses."""
+        sizes = {"steps": DELETION_STEPS, "patterns": PATTERNS, "clusters": CLUSTERS}
+        return explorer.info() | {"most_tracked": MOST_TRACKED, "defaults": page_defaults() | sizes}
+
+    @router.post("/upload", response_model=answers.Uploaded, responses=TOO_LARGE, openapi_extra=_IMAGE_FILE)
+    async def upload(request: Request) -> dict[str, str]:
+        """An image file as the body."""
+        content = bytearray()
+        async for part in request.stream():
+            content += part
+            if len(content) > LARGEST_FILE:
+                raise HTTPException(413, f"The file is too large; at most {LARGEST_FILE // 2**20} MB are taken.")
+        return {"image": await run_in_threadpool(explorer.upload, bytes(content))}
+
+    @router.get("/input.png", response_class=answers.Png)
+    def shown(image: Name) -> Response:
+        return answers.Png(png(explorer.input(image)))
+
+    @router.get("/strip.png", response_class=answers.Png)
+    def strip() -> Response:
+        """All images beside each other, in the order of /api/info: one request instead of dozens."""
+        return answers.Png(png(explorer.strip()))
+
+    @router.get("/predict", response_model=list[answers.Prediction])
+    def predict(run: Name, image: Name) -> list[dict[str, Any]]:
+        return explorer.predict(run, image)
+
+    return router

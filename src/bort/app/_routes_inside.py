@@ -1,0 +1,69 @@
+"""What a layer has kept of an image: its channels, reconstructions, transplants."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Query, Response
+
+from bort._defaults import CLUSTERS
+from bort.app import _answers as answers
+from bort.app._explorer import Explorer
+from bort.app._export import data_url
+from bort.app._parameters import ChannelCount, Edits, Name, PatternCount, Start, edits_of
+from bort.pictures import png, signal
+
+
+def routes(explorer: Explorer) -> APIRouter:
+    router = APIRouter(prefix="/api")
+
+    @router.get("/channels", response_model=answers.Channels)
+    def channels(
+        run: Name, image: Name, layer: Name, k: PatternCount | None = None, start: Start = 0
+    ) -> dict[str, Any]:
+        """Channels in the order of salience, from the start-th on, and a sheet of their patterns as a data URL."""
+        sheet = explorer.channels(run, image, layer, k, start)
+        return sheet | {"sheet": data_url(sheet["sheet"])}
+
+    @router.get("/channel.png", response_class=answers.Png)
+    def channel(run: Name, image: Name, layer: Name, channel: Annotated[int, Query(ge=0, le=1_000_000)]) -> Response:
+        return answers.Png(png(signal(explorer.channel(run, image, layer, channel))))
+
+    @router.get("/reconstruct", response_model=answers.Reconstruction)
+    def reconstruct(
+        run: Name,
+        image: Name,
+        layer: Name,
+        k: ChannelCount | None = None,
+        binary: bool = True,
+        edits: Edits = "",
+    ) -> dict[str, Any]:
+        """From the whole map, or from its k most salient features."""
+        back, correlation = explorer.reconstruct(run, image, layer, k, binary=binary, edits=edits_of(edits))
+        return {"picture": data_url(signal(back)), "correlation": correlation}
+
+    @router.get("/clusters", response_model=answers.Clusters)
+    def clusters(
+        run: Name,
+        image: Name,
+        layer: Name,
+        k: PatternCount | None = None,
+        groups: Annotated[int, Query(ge=1, le=12)] = CLUSTERS,
+    ) -> dict[str, Any]:
+        coloured, members = explorer.clusters(run, image, layer, k, groups)
+        return {"picture": data_url(coloured), "groups": members}
+
+    @router.get("/transplant", response_model=answers.Transplant)
+    def transplant(
+        run: Name,
+        source: Name,
+        target: Name,
+        layer: Name,
+        k: ChannelCount | None = None,
+        path: Literal["source", "target", "none"] = "none",
+    ) -> dict[str, Any]:
+        """The target's features at the source's places, and what the network says of the image and of the map."""
+        image, verdicts = explorer.transplant(run, source, target, layer, k, path)
+        return verdicts | {"picture": data_url(image)}
+
+    return router
