@@ -3,13 +3,15 @@
 import json
 import re
 
+import numpy as np
 import pytest
 import torch
 from PIL import Image
 
 from bort.app import Explorer
 from bort.cli import main
-from bort.subject import Details, resolve_all
+from bort.data import View
+from bort.subject import Details, resolve, resolve_all
 from tests.subject.small import network, write_images
 from tests.subject.test_views import hugging_face
 
@@ -59,6 +61,33 @@ def test_a_checkpoint_of_hugging_face(bort, images, tmp_path, capsys):
     hugging_face("resnet", tmp_path / "hf")
     bort("explain", f"hf:{tmp_path / 'hf'}", images / "0.png", "--method", "cam", "--out", tmp_path / "out")
     assert re.search(r"0: (cat|dog|cow), \d", capsys.readouterr().out)
+
+
+def test_an_image_may_have_several_classes(bort, images, tmp_path, capsys):
+    """Probabilities are sigmoids: what a person reads, and what deletion and insertion follow."""
+    how = ("--size", 16, "--mean", 0.5, 0.5, 0.5, "--std", 0.2, 0.2, 0.2, "--multi-label")
+    given = "tests.subject.small:network"
+    out = tmp_path / "explained"
+    bort("explain", given, images / "0.png", *how, "--method", "cam", "rise", "--masks", 4, "--out", out)
+    manifest = json.loads((out / "manifest.json").read_text())
+    view = View(16, 3, (0.5,) * 3, (0.2,) * 3)
+    largest = network()(view.read(images / "0.png")).sigmoid().max().item()
+    assert manifest["images"][0]["probability"] == pytest.approx(largest, abs=1e-4)
+    shared = ("--images", images, "--count", 3, "--steps", 4, "--methods", "cam")
+    bort("evaluate", given, *how, *shared, "--out", tmp_path / "several")
+    bort("evaluate", given, *how[:-1], *shared, "--out", tmp_path / "one")
+    curves = [np.load(tmp_path / name / "cam-probability-deletion.npy") for name in ("several", "one")]
+    logits = np.load(tmp_path / "one" / "cam-logit-deletion.npy")
+    np.testing.assert_allclose(curves[0], 1 / (1 + np.exp(-logits)), rtol=1e-4)
+    assert not np.allclose(curves[0], curves[1])
+
+
+def test_hugging_face_says_itself_that_an_image_may_have_several_classes(tmp_path):
+    model, _ = hugging_face("vit", tmp_path)
+    assert not resolve(f"hf:{tmp_path}").multi_label
+    model.config.problem_type = "multi_label_classification"
+    model.save_pretrained(tmp_path)
+    assert resolve(f"hf:{tmp_path}").multi_label
 
 
 def test_a_report_of_two_kinds_of_networks(bort, images, runs, tmp_path):

@@ -29,6 +29,8 @@ class SubjectOptions:
     """The same."""
     classes: Path | None = None
     """A file with the names of the classes: one a line, or a JSON list."""
+    multi_label: bool = False
+    """An image may have several classes: probabilities are sigmoids of the single logits."""
 
     def details(self, networks: Sequence[str]) -> list[Details]:
         """For each of the networks. Beside other networks a run gets only what a run can take, which is images."""
@@ -48,5 +50,9 @@ class SubjectOptions:
             if is_run and not all(are_runs):
                 given.append(Details(weights=own, images=images))
             else:
-                given.append(Details(own, self.pretrained, images, self.size, self.mean, self.std, self.classes))
+                given.append(
+                    Details(
+                        own, self.pretrained, images, self.size, self.mean, self.std, self.classes, self.multi_label
+                    )
+                )
         return given

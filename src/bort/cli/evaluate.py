@@ -78,6 +78,7 @@ def evaluate(
                         steps=steps,
                         substrates=substrates,
                         options=options,
+                        multi_label=subject.multi_label,
                         progress=say,
                         warn=False,  # the notes are printed below
                     )

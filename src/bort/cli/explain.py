@@ -117,10 +117,13 @@ def _maps(subject: Subject, x: Tensor, target: int | None, options: dict[str, di
     maps = {}
     with progress_bar() as say:
         for name in options:
-            method, extra = explain.get(name), {}
+            method = explain.get(name)
+            extra: dict[str, Any] = {}
             if "progress" in method.options:
                 extra["progress"] = lambda done, total, name=name: say(name, done, total)
-            maps[name] = method(subject.model, x, target, **options[name], **extra)
+            if subject.multi_label and "multi_label" in method.options:
+                extra["multi_label"] = True
+            maps[name] = method(subject.model, x, target, **extra | options[name])
     return maps
 
 
@@ -168,7 +171,8 @@ def _predictions(subject: Subject, x: Tensor) -> Tensor:
     model = subject.model
     with torch.no_grad(), evaluating(model):
         parts = torch.split(x, images_at_once(model, x))
-        return probabilities_of(torch.cat([outputs_of(model, part) for part in parts]))
+        logits = torch.cat([outputs_of(model, part) for part in parts])
+    return probabilities_of(logits, multi_label=subject.multi_label)
 
 
 def _different(stems: list[str]) -> list[str]:

@@ -43,6 +43,7 @@ def of_models(
     mean: Sequence[float] = (),
     std: Sequence[float] = (),
     classes: Sequence[str] = (),
+    multi_label: bool = False,
 ) -> list[Subject]:
     """Subjects to be looked at beside each other.
 
@@ -54,6 +55,7 @@ def of_models(
             only mean and std count, to show it to a person: without them, values from 0 to 1 are shown as they are, others
             from the smallest to the largest.
         classes: their names.
+        multi_label: whether an image may have several classes: probabilities are then sigmoids of the single logits.
     """
     named = models if isinstance(models, Mapping) else {"model": models}
     if not named:
@@ -62,6 +64,7 @@ def of_models(
     subjects = []
     for name, model in named.items():
         subject = _subject(name, model, shape, mean, std, classes)
+        subject = replace(subject, multi_label=subject.multi_label or multi_label)
         subjects.append(subject if images is None else _with_images(subject, images, labels, mean, std, classes))
     return subjects
 

@@ -41,6 +41,8 @@ class Details:
     std: tuple[float, ...] = ()
     classes: Path | None = None
     """A file with the names of its classes: one a line, or a JSON list."""
+    multi_label: bool = False
+    """Whether an image may have several classes; a Hugging Face checkpoint may say it itself."""
 
 
 def resolve(
@@ -65,6 +67,7 @@ def resolve(
     path = Path(given)
     if path.is_dir():
         _refuse(details, "a run has its own", "weights", "pretrained", "size", "mean", "std", "classes")
+        _refuse(details, "a run is trained with one class an image", "multi_label")
         subject = Subject.of_run(given, name=name, device=device, data_root=data_root)
         return subject if details.images is None else with_files(subject, ImageFiles.of(details.images))
     if path.is_file():
@@ -82,7 +85,9 @@ def resolve(
         facts = {"network": given, "parameters": f"{sum(p.numel() for p in model.parameters()):,}"}
         if view is not None:
             facts["input"] = f"{view.channels} × {view.height} × {view.width}"
-        subject = Subject(name or given, model, view, facts=facts)
+        several = getattr(getattr(model, "config", None), "problem_type", None) == "multi_label_classification"
+        subject = Subject(name or given, model, view, facts=facts, multi_label=several)
+    subject = replace(subject, multi_label=subject.multi_label or details.multi_label)
     if details.weights is not None:
         load_weights(subject.model, details.weights)
         subject = replace(subject, facts=subject.facts | {"weights": str(details.weights)})
@@ -119,7 +124,8 @@ def resolve_all(
 def _refuse(details: Details, why: str, *fields: str) -> None:
     given = next((field for field in fields if getattr(details, field)), None)
     if given is not None:
-        raise ValueError(f"--{given} {_shown(getattr(details, given))}: {why}")
+        option = given.replace("_", "-")
+        raise ValueError(f"--{option} {_shown(getattr(details, given))}: {why}")
 
 
 def _shown(value: object) -> str:

@@ -46,6 +46,8 @@ class Subject:
     """One record an epoch, as in a run's history.jsonl: epoch, loss, accuracy, residual, …"""
     accuracy: float | None = None
     """On the test images, from 0 to 1."""
+    multi_label: bool = False
+    """Whether an image may have several classes: probabilities are then sigmoids of the single logits."""
 
     @classmethod
     def of_run(
