@@ -34,6 +34,8 @@ ORDER = (
     *(
         "penalty",
         "layers",
+        "_used_weight",
+        "_layer_inputs",
         "pictures",
         "optim",
         "monitor",

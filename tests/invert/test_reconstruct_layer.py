@@ -28,6 +28,15 @@ def test_an_orthogonal_layer_loses_nothing():
     assert result.ratio.max() < 1e-5
 
 
+def test_a_convolution_that_pads_in_its_own_forward():
+    """timm's Conv2dSame: its vectors are patches of what it convolves, so that their products with W are its outputs."""
+    timm = pytest.importorskip("timm")
+    conv = timm.layers.Conv2dSame(3, 5, 3, stride=2, bias=False)
+    x = torch.randn(2, 3, 7, 8)
+    result = invert.reconstruct_layer(nn.Sequential(conv), x, "0")
+    torch.testing.assert_close(conv.weight.flatten(1) @ result.inputs, conv(x).flatten(2))
+
+
 def test_the_model_is_left_as_it_was(net, x):
     model = copy.deepcopy(net).train()
     invert.reconstruct_layer(model, x, "conv2")

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from bort._inspect import check_input, evaluating, run
+from bort._layer_inputs import visit_inputs
 from bort.invert._grid import find_layer
-from bort.layers import layer_inputs, linear_map
-from bort.penalty import matrices
+from bort.layers import linear_map
 
 
 @dataclass(frozen=True)
@@ -28,30 +27,20 @@ class LayerReconstruction:
 @torch.no_grad()
 def reconstruct_layer(model: nn.Module, x: Tensor, layer: str) -> LayerReconstruction:
     """Wᵀ(Wz) for every input z that a linear layer or a convolution receives."""
-    check_input(model, x)
     module = find_layer(model, layer)
     weight = getattr(module, "weight", None)
-    linear = linear_map("weight", weight, module) if isinstance(weight, Tensor) else None
-    if linear is None or not isinstance(weight, Tensor):
+    if not isinstance(weight, Tensor) or linear_map("weight", weight, module) is None:
         raise ValueError(
             f"the layer {layer!r} is a {type(module).__name__}, not a linear map: choose a convolution or linear layer"
         )
-    w = matrices(weight, blocks=linear.blocks, transposed=linear.transposed)
-    received: list[Tensor] = []
-    hook = module.register_forward_pre_hook(
-        lambda _, inputs, named: received.append(inputs[0] if inputs else next(iter(named.values()))), with_kwargs=True
-    )
-    try:
-        with evaluating(model):
-            for image in x:  # one by one: a linear layer may get the vectors of all images in one dimension
-                run(model, image[None])
-    finally:
-        hook.remove()
+    received: list[tuple[Tensor, Tensor]] = []
+    for image in x:  # one by one: a linear layer may get the vectors of all images in one dimension
+        visit_inputs(model, image[None], lambda _, w, z: received.append((w, z)), only=module)
     if len(received) != len(x):
         raise ValueError(
             f"the layer {layer!r} was used {len(received)} times for {len(x)} images: it must be used once for each"
         )
-    inputs = torch.stack([next(layer_inputs(module, z.to(w.dtype), linear)) for z in received])
+    w, inputs = received[0][0], torch.stack([z for _, z in received])
     outputs = w.mT @ (w @ inputs)
     error, size = (t.flatten(1).double().norm(dim=1) for t in (inputs - outputs, inputs))
     flat = (len(x), -1, inputs.shape[-1])

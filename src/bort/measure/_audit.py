@@ -13,9 +13,9 @@ from torch import Tensor, nn
 
 from bort import _html, penalty
 from bort._inspect import spellings
+from bort._layer_inputs import Use, uses_of
 from bort._table import table
 from bort.measure._columns import COLUMNS, Column, LayerAudit
-from bort.measure._inputs import Use, uses_of
 from bort.measure._layers import Comprehensibility, comprehensibility, reconstruction_ratio
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from bort import penalty
-from bort.measure._inputs import Use, uses_of, visit_inputs
+from bort._layer_inputs import Use, uses_of, visit_inputs
 
 
 @dataclass(frozen=True)

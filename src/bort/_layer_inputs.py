@@ -14,8 +14,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from bort import penalty
 from bort._inspect import check_input, evaluating, run
+from bort._used_weight import is_own_convolution, used_weight
 from bort.layers import LinearMap, layer_inputs, linear_maps
-from bort.measure._used_weight import is_own_convolution, used_weight
 
 
 class Use(NamedTuple):
@@ -43,12 +43,15 @@ def uses_of(model: nn.Module) -> list[Use]:
 
 
 @torch.no_grad()
-def visit_inputs(model: nn.Module, x: Tensor, visit: Visit) -> None:
-    """Run the model on x, in eval mode, and call ``visit`` for every input of every linear map. The model stays as it was."""
+def visit_inputs(model: nn.Module, x: Tensor, visit: Visit, only: nn.Module | None = None) -> None:
+    """Run the model on x, in eval mode, and call ``visit`` for every input of every linear map, or of those of one module.
+    The model stays as it was."""
     check_input(model, x)
     elsewhere = _UsedElsewhere(visit)
     with ExitStack() as stack:
         for use in uses_of(model):
+            if only is not None and use.module is not only:
+                continue
             elsewhere.add(use)
             if isinstance(use.module, nn.MultiheadAttention) and not use.name.endswith("in_proj_weight"):
                 continue  # separate projections of keys and values do not receive the module's first input
