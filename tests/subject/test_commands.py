@@ -82,6 +82,17 @@ def test_an_image_may_have_several_classes(bort, images, tmp_path, capsys):
     assert not np.allclose(curves[0], curves[1])
 
 
+def test_the_explorer_shows_sigmoids_of_such_networks(images):
+    details = Details(images=images, size=(16,), mean=(0.5,) * 3, std=(0.2,) * 3, multi_label=True)
+    explorer = Explorer(resolve_all(["tests.subject.small:network"], details), examples=2)
+    (run,) = explorer.subjects
+    x = explorer.image(run, "test-0")
+    expected = network()(x).sigmoid()[0].sort(descending=True).values.tolist()
+    assert [answer["probability"] for answer in explorer.predict(run, "test-0")] == pytest.approx(expected)
+    curve = explorer.saliency.curve(run, "test-0", explorer.saliency.map(run, "test-0", "cam"))
+    assert curve["probability"]["deletion"][0] == pytest.approx(expected[0])
+
+
 def test_hugging_face_says_itself_that_an_image_may_have_several_classes(tmp_path):
     model, _ = hugging_face("vit", tmp_path)
     assert not resolve(f"hf:{tmp_path}").multi_label

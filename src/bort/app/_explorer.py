@@ -168,9 +168,9 @@ class Explorer:
 
     def predict(self, run: str, image: str) -> list[dict[str, Any]]:
         """The five likeliest classes."""
-        model, x = self.subject(run).model, self.image(run, image)
-        with self.lock, torch.no_grad(), evaluating(model):
-            probabilities = probabilities_of(outputs_of(model, x))[0]
+        subject, x = self.subject(run), self.image(run, image)
+        with self.lock, torch.no_grad(), evaluating(subject.model):
+            probabilities = probabilities_of(outputs_of(subject.model, x), multi_label=subject.multi_label)[0]
         top = probabilities.topk(min(5, len(probabilities)))
         return [
             {"class": int(number), "name": self.view(run).name(int(number)), "probability": float(probability)}

@@ -81,9 +81,10 @@ class SaliencyMaps:
     def curve(self, run: str, image: str, saliency: Tensor, target: int | None = None) -> dict[str, Any]:
         """Deletion and insertion by all scores. The relative one is None at every step if the clean logit is too small; the
         page says so."""
-        model, x = self._explorer.subject(run).model, self._explorer.image(run, image)
+        subject, x = self._explorer.subject(run), self._explorer.image(run, image)
+        options: dict[str, Any] = {"steps": DELETION_STEPS, "multi_label": subject.multi_label, "warn": False}
         with self._lock:
-            scores = measure.all_scores(model, x, saliency[None], target, steps=DELETION_STEPS, warn=False)
+            scores = measure.all_scores(subject.model, x, saliency[None], target, **options)
         return {
             score: {
                 "deletion": _numbers(both.deletion_curves[0].tolist()),

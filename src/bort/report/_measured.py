@@ -111,6 +111,7 @@ class Measured:
                 self.images(self.sizes.evaluated),
                 wanted,
                 options=options,
+                multi_label=self.subject.multi_label,
                 warn=False,  # the figures' words say it
                 progress=None if say is None else lambda what, done, total: say(f"{self.name}: {what}", done, total),
             )
