@@ -1,6 +1,6 @@
 """Images a second that worker processes bring from JPEG files of many sizes: decoded and cropped, the rest is the device's.
 
-    python benchmarks/files.py [--images 1500] [--workers 2] --out FILE.json
+    python benchmarks/files.py [--images 6000] [--workers 2] --out FILE.json
 
 Both sides in one run, alternating, on the same files (500 × 375 and 375 × 500, 200 pictures made here and copies of them,
 quality 90) at 224 px: timm's
@@ -15,6 +15,7 @@ import os
 import shutil
 import tempfile
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,8 @@ from bort.train._images import feed_for
 from bort.train._world import World
 
 DISTINCT = 200
+BATCH = 32
+PREFETCHED = 2  # torch's default, which the feed has as well
 RECIPES = ("imagenet-deit-s-adamw", "imagenet-resnet50-sgd")
 
 
@@ -77,31 +80,34 @@ def make_images(root: Path, count: int) -> None:
 
 def timm_rate(folder: data.Folder, recipe: train.Recipe, workers: int) -> float:
     loader = DataLoader(TimmSamples(folder, recipe), recipe.batch, num_workers=workers, drop_last=True)
-    return _rate(len(batch) for batch in loader)
+    return _rate((len(batch) for batch in loader), workers)
 
 
 def our_rate(folder: data.Folder, recipe: train.Recipe, workers: int) -> float:
     runtime = train.Runtime(workers=workers, images="files")
     feed = feed_for(folder, recipe, runtime, World(torch.device("cpu")), torch.contiguous_format, lambda _: None)
     try:
-        return _rate(batch.count for batch in feed.batches(0, 0))
+        return _rate((batch.count for batch in feed.batches(0, 0)), workers)
     finally:
         feed.close()
 
 
-def _rate(counts: Any) -> float:
-    """Images a second after the first batch, in which the workers start."""
-    counts = iter(counts)
-    next(counts)
-    start, images = time.perf_counter(), 0
-    for count in counts:
-        images += count
-    return images / (time.perf_counter() - start)
+def _rate(counts: Iterator[int], workers: int) -> float:
+    """Images a second while every worker is busy. Both loaders work on `PREFETCHED` batches a worker before they are asked
+    for, so as many at the beginning have been made before they are counted, and as many at the end leave workers idle."""
+    arrived = [(time.perf_counter(), count) for count in counts]
+    ahead = PREFETCHED * workers
+    if len(arrived) < 4 * ahead:
+        raise SystemExit(
+            f"{len(arrived)} batches are too few for {workers} workers: give --images {4 * ahead * BATCH} or more"
+        )
+    middle = arrived[ahead : len(arrived) - ahead]
+    return sum(count for _, count in middle[1:]) / (middle[-1][0] - middle[0][0])
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--images", type=int, default=1500)
+    parser.add_argument("--images", type=int, default=6000)
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--out", type=Path, required=True)
@@ -112,7 +118,7 @@ def main() -> None:
         folder = data.load("folder:photos", root)
         for name in RECIPES:
             recipe = train.recipes.get(name)
-            recipe = replace(recipe, batch=128, data=replace(recipe.data, name="folder:photos", classes=1))
+            recipe = replace(recipe, batch=BATCH, data=replace(recipe.data, name="folder:photos", classes=1))
             rates: dict[str, list[float]] = {"timm": [], "bort": []}
             for _ in range(arguments.rounds):
                 rates["timm"].append(timm_rate(folder, recipe, arguments.workers))
