@@ -83,14 +83,17 @@ def section(results: list[Result]) -> str:
         "with that of the same network with its weights permuted, as it is and of the absolute values: near 0 for a method "
         "that shows what was learned.\n\n"
     )
-    return text + failures(results) + "\n".join(_network(name, *both) for name, both in _complete(finished).items())
+    complete = _complete(finished)
+    waiting = [r for r in finished if not any(r in seeds for both in complete.values() for seeds in both)]
+    alone = f"Measured without their counterpart so far: {file_links(waiting)}.\n" if waiting else ""
+    return text + failures(results) + alone + "\n".join(_network(name, *both) for name, both in complete.items())
 
 
 def summary(results: list[Result]) -> str:
     """The change of insertion and deletion of every method."""
     complete = _complete([result for result in results if not result.failed])
     if not complete:
-        return failures(results)
+        return failures(results) + "Of no network are both the baseline and Bort measured yet.\n"
     rows = []
     for name, (before, after) in complete.items():
         for method in METHODS:

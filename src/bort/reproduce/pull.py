@@ -161,6 +161,8 @@ def summary(results: list[Result]) -> str:
     """For each network: without a pull, with the best one, and what that does to explanations."""
     rows = []
     for name, pulls in _networks([result for result in results if not result.failed]).items():
+        if len(pulls) < 2:
+            continue  # nothing to compare yet
         best = max(pulls, key=lambda pull: mean_accuracy(pulls[pull]) or 0.0)
         ends = [pulls[pull] for pull in (0.0, best) if pull in pulls]
         insertion = " → ".join(_cell(_mean(seeds, *_COLUMNS["IG insertion ↑"])) for seeds in ends)
