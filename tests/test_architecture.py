@@ -16,6 +16,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "bort"
 
 ORDER = (
     *(
+        "_colours",
         "_defaults",
         "_files",
         "_html",

@@ -19,6 +19,7 @@ from bort.pictures import (
     panels,
     picture,
     png,
+    scale_of,
     signal,
     style,
     to_png,
@@ -31,11 +32,41 @@ def test_an_image_in_grey_and_in_colour():
     assert picture(torch.tensor([-1.0, 0.5, 2.0]).view(3, 1, 1)).tolist() == [[[0, 128, 255]]]
 
 
-def test_a_signal_has_its_own_range():
-    values = torch.randn(3, 5, 5)
-    assert np.array_equal(signal(values), signal(values * 100 + 7))
-    shown = signal(values)
-    assert (shown.min(), shown.max(), shown.shape) == (0, 255, (5, 5, 3))
+def test_zero_is_neutral_in_a_signal():
+    """Whatever the other values: black with one channel, mid-grey with three."""
+    for channels, neutral in ((1, 0), (3, 128), (4, 0)):
+        values = torch.randn(channels, 5, 5)
+        values[:, 2, 3] = 0
+        assert signal(values)[2, 3].tolist() == [neutral] * 3
+        assert signal(values, 1e-3)[2, 3].tolist() == [neutral] * 3
+        assert (signal(torch.zeros(channels, 2, 2)) == neutral).all()
+        assert (signal(torch.full((channels, 2, 2), torch.nan)) == neutral).all()
+
+
+def test_a_signal_and_its_negative():
+    """Gold above zero and cyan below, equally light; in colour the two are each other's complements."""
+    ramp = torch.linspace(-1, 1, 101).view(1, 1, 101)
+    shown, turned = signal(ramp, 1.0)[0], signal(-ramp, 1.0)[0]
+    assert np.array_equal(shown, turned[::-1])
+    red, blue = shown[..., 0].astype(int), shown[..., 2].astype(int)
+    assert (red[53:] > blue[53:]).all()
+    assert (red[:48] < blue[:48]).all()
+    values = torch.randn(3, 4, 4)
+    assert np.abs(signal(values).astype(int) + signal(-values) - 255).max() <= 1
+
+
+def test_one_scale_for_several_signals():
+    strong = torch.randn(1, 20, 20)
+    weak = 0.1 * strong
+    assert np.array_equal(signal(strong), signal(weak)), "each by its own scale"
+    scale = scale_of(strong, weak)
+    assert signal(weak, scale).max() < 60 < signal(strong, scale).max()
+    sizes = torch.stack([strong, weak]).abs().flatten().sort().values
+    assert scale == scale_of(torch.stack([strong, weak])) == sizes[round(0.99 * 799)].item()
+    sparse = torch.zeros(1, 50, 50)
+    sparse[0, 3, 4] = -2
+    assert scale_of(sparse) == 2, "of a signal that is nearly everywhere 0 the largest value"
+    assert signal(sparse)[3, 4].tolist() == signal(torch.full((1, 1, 1), -1.0), 1.0)[0, 0].tolist()
 
 
 def test_heat_keeps_the_order_of_the_values():
@@ -61,6 +92,21 @@ def test_a_map_over_an_image():
     assert np.array_equal(overlay(image, saliency, 1.0), heat(saliency))
     with pytest.raises(ValueError, match="strength=2: must be from 0"):
         overlay(image, saliency, 2)
+
+
+def test_a_signed_map_over_an_image():
+    """Zero shows the image as it is; a value covers it in proportion to its size."""
+    image, values = torch.full((1, 2, 2), 0.5), torch.tensor([[0.0, 1.0], [-1.0, 0.5]])
+    shown = overlay(image, values, 0.5, signed=True)
+    (zero, gold), (cyan, half) = shown.tolist()
+    assert zero == [128, 128, 128]
+    assert gold == [round(64 + 255 / 2), round(64 + 170 / 2), 64]
+    assert cyan == [64, 64 + 150 // 2, 64 + 200 // 2]
+    assert half == [round(0.75 * 128 + 0.25 * part) for part in (255, 170, 0)]
+    assert np.array_equal(overlay(image, values, 0.0, signed=True), picture(image))
+    assert heat(values, signed=True)[0, 0].tolist() == [0, 0, 0]
+    assert np.array_equal(heat(values, signed=True), signal(values[None]))
+    assert np.array_equal(overlay(image, torch.zeros(2, 2), signed=True), picture(image))
 
 
 def test_small_images_are_enlarged_by_whole_pixels():
@@ -124,8 +170,3 @@ def test_the_style_is_left_as_it_was():
     with style():
         assert matplotlib.rcParams["text.parse_math"] is False
     assert dict(matplotlib.rcParams) == before
-
-
-def test_colours_repeat_after_the_last():
-    assert len({colour(number) for number in range(6)}) == 6
-    assert colour(6) == colour(0)

@@ -18,6 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from bort._colours import NEGATIVE, POSITIVE, colour, diverging
 from bort._defaults import OVERLAY_STRENGTH
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ __all__ = [
     "picture",
     "png",
     "reduced",
+    "scale_of",
     "sheet",
     "signal",
     "style",
@@ -66,16 +68,47 @@ def picture(pixels: Tensor) -> Picture:
     return (values * 255).round().byte().permute(1, 2, 0).numpy()
 
 
-def signal(values: Tensor) -> Picture:
-    """A signal that was traced back from a layer, (C, H, W): from its 1st percentile (dark) to its 99th (bright), since
-    signals have no common scale."""
-    flat = values.detach().cpu().float()
-    low, high = _range(flat)
-    return picture((flat - low) / (high - low))
+def signal(values: Tensor, scale: float | None = None) -> Picture:
+    """A signal that was traced back from a layer, (C, H, W), in signed colours: zero is black where there is one channel, and
+    mid-grey where there are three, whose colours are then those that the signal adds. Other numbers of channels: their mean.
+
+    Args:
+        scale: the size of the values that get the strongest colours; larger ones are cut. By default the signal's own, see
+            :func:`scale_of`; pictures beside each other can be compared if they have one scale.
+    """
+    shown = _shown(values) / (scale or scale_of(values))
+    return picture(0.5 + shown / 2) if len(shown) == 3 else _signed(shown[0])
 
 
-def heat(saliency: Tensor) -> Picture:
-    """A saliency map (H, W) in colours, from its 1st to its 99th percentile: only the order of the values counts."""
+def scale_of(*signals: Tensor) -> float:
+    """The 99th percentile of the sizes |v| of all values v of these signals (…, C, H, W), which one :func:`signal` scale
+    shows; never 0."""
+    sizes = np.concatenate([_shown(values).abs().flatten().numpy() for values in signals])
+    place = round(0.99 * (len(sizes) - 1))
+    scale = float(np.partition(sizes, place)[place]) or float(sizes.max())  # of a sparse signal 99% may be 0
+    return scale or 1.0
+
+
+def _shown(values: Tensor) -> Tensor:
+    """The channels that a picture shows, (…, 1 or 3, H, W): all of three, the mean of others. NaN and Inf count as 0."""
+    flat = values.detach().cpu().float().nan_to_num(0.0, 0.0, 0.0)
+    return flat if flat.shape[-3] == 3 else flat.mean(dim=-3, keepdim=True)
+
+
+def _signed(part: Tensor) -> Picture:
+    """(H, W) from -1 to 1 in the colours of signed values."""
+    return diverging()[((part.clamp(-1, 1) * 255).round().long() + 255).numpy()]
+
+
+def heat(saliency: Tensor, *, signed: bool = False) -> Picture:
+    """A saliency map (H, W) in colours, from its 1st to its 99th percentile: only the order of the values counts.
+
+    Args:
+        signed: whether zero has a meaning and values below it speak against the class, as with Integrated Gradients. Then
+            zero is black, and both sides have one scale.
+    """
+    if signed:
+        return _signed(_over_scale(saliency))
     import matplotlib
 
     flat = saliency.detach().cpu().float()
@@ -84,13 +117,24 @@ def heat(saliency: Tensor) -> Picture:
     return np.ascontiguousarray(colours[..., :3])
 
 
-def overlay(pixels: Tensor, saliency: Tensor, strength: float = OVERLAY_STRENGTH) -> Picture:
-    """The map over the image (C, H, W), which is shown in grey."""
+def overlay(pixels: Tensor, saliency: Tensor, strength: float = OVERLAY_STRENGTH, *, signed: bool = False) -> Picture:
+    """The map over the image (C, H, W), which is shown in grey. With ``signed`` (see :func:`heat`) zero is transparent: the
+    stronger a value, the more of its side's colour covers the image."""
     if not 0 <= strength <= 1:
         raise ValueError(f"strength={strength}: must be from 0 (the image) to 1 (the map)")
     grey = picture(pixels.mean(dim=0, keepdim=True)).astype(np.float32)
-    mixed = (1 - strength) * grey + strength * heat(saliency).astype(np.float32)
-    return mixed.round().astype(np.uint8)
+    if signed:
+        part = _over_scale(saliency).numpy()[..., None]
+        colours = np.where(part > 0, np.float32(POSITIVE), np.float32(NEGATIVE))
+        cover = strength * np.abs(part)
+    else:
+        colours, cover = heat(saliency).astype(np.float32), np.float32(strength)
+    return ((1 - cover) * grey + cover * colours).round().astype(np.uint8)
+
+
+def _over_scale(saliency: Tensor) -> Tensor:
+    """The map (H, W) divided by its scale, from -1 to 1."""
+    return (_shown(saliency[None])[0] / scale_of(saliency[None])).clamp(-1, 1)
 
 
 def _range(values: Tensor) -> tuple[float, float]:
@@ -163,7 +207,6 @@ def coloured_groups(signals: Tensor, groups: Tensor, count: int) -> Picture:
 INK, MUTED, GRID = "#24292f", "#6b7280", "#d5dae0"
 """Colours of text, of labels and of grid lines. The report's page replaces them by its own, for dark paper."""
 
-_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#b07800", "#3a8fc4")  # Okabe and Ito's, the last two darker
 _PIXELS_PER_INCH = 96.0
 
 _SETTINGS: Any = {
@@ -242,11 +285,6 @@ def sheet(rows: list[Row], side: int = 92) -> Figure:
 def legend(name: str) -> str:
     """A name for a legend. matplotlib leaves out names that begin with an underscore, so they get a space of no width."""
     return f"\u200b{name}" if name.startswith("_") else name
-
-
-def colour(number: int) -> str:
-    """Of the number-th subject in a figure."""
-    return _COLOURS[number % len(_COLOURS)]
 
 
 def to_svg(figure: Figure, *, transparent: bool = True) -> str:

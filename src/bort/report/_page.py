@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bort import __version__, _html, explain
+from bort._colours import DIFFERENT, colour, stylesheet
 from bort._environment import describe
 from bort._files import write_atomically
 from bort._sample_sizes import SampleSizes
@@ -30,7 +31,9 @@ if TYPE_CHECKING:
 _FRAME_LIMIT = 4_000_000
 """Bytes of a page that a notebook shows in a frame: what it shows becomes part of its file."""
 
-_VARIABLES = {INK: "var(--ink)", MUTED: "var(--muted)", GRID: "var(--grid)"}
+_VARIABLES = {INK: "var(--ink)", MUTED: "var(--muted)", GRID: "var(--grid)"} | {
+    colour(number): f"var(--run-{number})" for number in range(DIFFERENT)
+}
 
 
 @dataclass(frozen=True)
@@ -141,7 +144,7 @@ def _page(subjects: list[Measured], illustrations: list[Illustration], missing: 
     )
     sections = _sections(subjects, illustrations)
     left_out = "".join(f"<li>{escape(name)}: {escape(why)}</li>" for name, why in missing.items())
-    css = files("bort.report").joinpath("page.css").read_text()
+    css = files("bort.report").joinpath("page.css").read_text() + stylesheet()
     links = "\n".join(f'<a href="#{name}" title="{escape(words)}">{name}</a>' for name, words, _ in sections)
     return f"""<!doctype html>
 <html lang="en">
@@ -223,8 +226,8 @@ def _inline(illustration: Illustration, number: int) -> str:
 
     def change(match: re.Match[str]) -> str:  # inside tags only: text between tags may be the name of a run
         tag = match[0]
-        for colour, variable in _VARIABLES.items():
-            tag = tag.replace(colour, variable)
+        for on_light_paper, variable in _VARIABLES.items():
+            tag = tag.replace(on_light_paper, variable)
         tag = re.sub(r' id="([^"]+)"', lambda m: f' id="f{number}-{m[1]}"' if m[1] in used else "", tag)
         return re.sub(r'(href="|url\()#([^")]+)', rf"\1#f{number}-\2", tag)
 
