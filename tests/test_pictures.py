@@ -95,18 +95,18 @@ def test_a_map_over_an_image():
 
 
 def test_a_signed_map_over_an_image():
-    """Zero shows the image as it is; a value covers it in proportion to its size."""
+    """Zero shows the image, darkened by half the strength; a value covers it in proportion to its size."""
     image, values = torch.full((1, 2, 2), 0.5), torch.tensor([[0.0, 1.0], [-1.0, 0.5]])
     shown = overlay(image, values, 0.5, signed=True)
     (zero, gold), (cyan, half) = shown.tolist()
-    assert zero == [128, 128, 128]
-    assert gold == [round(64 + 255 / 2), round(64 + 170 / 2), 64]
-    assert cyan == [64, 64 + 150 // 2, 64 + 200 // 2]
-    assert half == [round(0.75 * 128 + 0.25 * part) for part in (255, 170, 0)]
+    assert zero == [96, 96, 96]
+    assert gold == [round(48 + 255 / 2), 48 + 170 // 2, 48]
+    assert cyan == [48, 48 + 150 // 2, 48 + 200 // 2]
+    assert half == [round(0.75 * 96 + 0.25 * part) for part in (255, 170, 0)]
     assert np.array_equal(overlay(image, values, 0.0, signed=True), picture(image))
     assert heat(values, signed=True)[0, 0].tolist() == [0, 0, 0]
     assert np.array_equal(heat(values, signed=True), signal(values[None]))
-    assert np.array_equal(overlay(image, torch.zeros(2, 2), signed=True), picture(image))
+    assert (overlay(image, torch.zeros(2, 2), 1.0, signed=True) == 64).all()
 
 
 def test_small_images_are_enlarged_by_whole_pixels():

@@ -118,15 +118,15 @@ def heat(saliency: Tensor, *, signed: bool = False) -> Picture:
 
 
 def overlay(pixels: Tensor, saliency: Tensor, strength: float = OVERLAY_STRENGTH, *, signed: bool = False) -> Picture:
-    """The map over the image (C, H, W), which is shown in grey. With ``signed`` (see :func:`heat`) zero is transparent: the
-    stronger a value, the more of its side's colour covers the image."""
+    """The map over the image (C, H, W), which is shown in grey. With ``signed`` (see :func:`heat`) the
+    image is darkened, and the stronger a value, the more of its side's colour covers it: at zero there is none."""
     if not 0 <= strength <= 1:
         raise ValueError(f"strength={strength}: must be from 0 (the image) to 1 (the map)")
     grey = picture(pixels.mean(dim=0, keepdim=True)).astype(np.float32)
     if signed:
         part = _over_scale(saliency).numpy()[..., None]
         colours = np.where(part > 0, np.float32(POSITIVE), np.float32(NEGATIVE))
-        cover = strength * np.abs(part)
+        grey, cover = (1 - strength / 2) * grey, strength * np.abs(part)
     else:
         colours, cover = heat(saliency).astype(np.float32), np.float32(strength)
     return ((1 - cover) * grey + cover * colours).round().astype(np.uint8)

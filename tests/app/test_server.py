@@ -16,7 +16,7 @@ from bort.app import Explorer
 from bort.app._cache import Cache
 from bort.app._calculations import Calculations
 from bort.app._exceptions import Busy
-from bort.pictures import picture, signal
+from bort.pictures import picture, scale_of, signal
 
 
 @pytest.fixture
@@ -80,7 +80,8 @@ def test_channels(client, explorer, here):
     assert [[one["row"], one["column"]] for one in answer["channels"]] == parts.places[0].tolist()
     sheet = pixels(answer["sheet"])
     assert sheet.shape == (28, 5 * 28, 3)
-    assert np.array_equal(sheet[:, 28:56], signal(parts.signals[0, 1]))
+    assert answer["scale"] == pytest.approx(scale_of(parts.signals[0]))
+    assert np.array_equal(sheet[:, 28:56], signal(parts.signals[0, 1], scale_of(parts.signals[0])))
     channel = parts.channels[0, 1].item()
     one = client.get("/api/channel.png", params=here | {"channel": channel}).content
     assert np.array_equal(pixels(one), signal(parts.signals[0, 1]))

@@ -30,6 +30,17 @@ def test_the_packages_own():
         explain.get("rize")
 
 
+def test_what_methods_are_called_on_pages():
+    assert explain.get("sat").label == "SAT, the paper's method"
+    assert {name for name in OWN if explain.get(name).signed} == {"ig", "guided-ig"}
+    explain.register("brightness", brightness)
+    assert (explain.get("brightness").label, explain.get("brightness").signed) == ("brightness", False)
+    explain.register("glow", brightness, title="Glow in the dark", signed=True)
+    assert (explain.get("glow").label, explain.get("glow").signed) == ("Glow in the dark", True)
+    explain.register("copy", explain.get("glow"), slow=True)
+    assert explain.get("copy") == explain.Method("copy", brightness, True, "Glow in the dark", True)
+
+
 def test_a_method_is_called_as_its_function(net, x):
     cam = explain.get("cam")
     assert (cam.name, cam.function) == ("cam", explain.cam)

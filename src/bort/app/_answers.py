@@ -31,6 +31,7 @@ class RunInfo(Answer):
     name: str
     recipe: str = Field(description="Empty for a network that was not trained by a recipe.")
     accuracy: float | None
+    colours: int = Field(description="Channels of the input: 1 is grey, 3 are colours.")
     layers: list[LayerInfo]
     top: str = Field(description="The last layer with a map; empty while there is no image to find it with.")
 
@@ -53,6 +54,8 @@ class Info(Answer):
     images: list[ImageInfo]
     classes: list[str]
     methods: list[str]
+    titles: dict[str, str] = Field(description="What methods are called on the page.")
+    signed: list[str] = Field(description="Methods whose values below zero speak against the class.")
     slow: list[str] = Field(description="Methods that POST /api/jobs computes.")
     most_tracked: int = Field(description="The largest k of SAT.")
     defaults: Defaults
@@ -81,6 +84,7 @@ class PictureAnswer(Answer):
 
 class Channels(Answer):
     sheet: str = Field(description="A data URL of a PNG: the channels' patterns, row by row.")
+    scale: float = Field(description="The size of the values with the strongest colours, the same for all patterns.")
     columns: int
     count: int = Field(description="Of the layer's channels.")
     channels: list[ChannelInfo]
@@ -88,6 +92,7 @@ class Channels(Answer):
 
 class Reconstruction(PictureAnswer):
     correlation: float = Field(description="With the input.")
+    scale: float = Field(description="The size of the values with the strongest colours.")
 
 
 class Clusters(PictureAnswer):

@@ -22,7 +22,7 @@ from bort.app._saliency import SaliencyMaps
 from bort.app._uploads import decode
 from bort.data import View
 from bort.measure import Audit
-from bort.pictures import Picture, coloured_groups, grid, picture, signal
+from bort.pictures import Picture, coloured_groups, grid, picture, scale_of, signal
 from bort.report import Missing, measured
 from bort.subject import Subject
 
@@ -95,6 +95,7 @@ class Explorer:
                     "name": subject.name,
                     "recipe": subject.recipe,
                     "accuracy": subject.accuracy,
+                    "colours": self.view(subject.name).channels,
                     "layers": self.layers(subject.name),
                     "top": self.top(subject.name),
                 }
@@ -103,6 +104,8 @@ class Explorer:
             "images": [{"name": image.name, "label": image.label} for image in self.gallery.list()],
             "classes": list(self.view(self._first).class_names),
             "methods": explain.names(),
+            "titles": {name: explain.get(name).label for name in explain.names()},
+            "signed": [name for name in explain.names() if explain.get(name).signed],
             "slow": [name for name in explain.names() if explain.get(name).slow],
         }
 
@@ -190,10 +193,13 @@ class Explorer:
         if start >= count:
             raise Unknown(f"The layer {layer} has {count} channels: there is none behind the {start}th.")
         salient = trace.salient(min(k, count - start), start)
-        patterns = [signal(s) for s in trace.back(salient.seeds())[:, 0]]
+        signals = trace.back(salient.seeds())[:, 0]
+        scale = scale_of(signals)
+        patterns = [signal(pattern, scale) for pattern in signals]
         rows = [patterns[i : i + _COLUMNS] for i in range(0, len(patterns), _COLUMNS)]
         return {
             "sheet": grid(rows, gap=0, colour=0),
+            "scale": scale,
             "columns": min(_COLUMNS, len(patterns)),
             "count": count,
             "channels": [

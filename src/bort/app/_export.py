@@ -13,6 +13,7 @@ from typing import Any
 
 from torch import Tensor
 
+from bort import explain
 from bort._environment import describe
 from bort.app._explorer import PATTERNS, Explorer
 from bort.app._page_state import PageState, RunState
@@ -90,9 +91,11 @@ def _evidence(explorer: Explorer, state: PageState, own: RunState, export: RunEx
     saliency = explorer.saliency.map(run, image, method, state.target, *options)
     curve = explorer.saliency.curve(run, image, saliency, state.target)
     score = curve[state.score][state.which][state.step]
+    signed = explain.get(method).signed
+    over_image = explorer.saliency.overlay(run, image, saliency, state.strength, signed=signed)
     export.pictures += [
         ExportedPicture("input", "input", explorer.input(image)),
-        ExportedPicture(method, method, explorer.saliency.overlay(run, image, saliency, state.strength), saliency),
+        ExportedPicture(method, explain.get(method).label, over_image, saliency),
         ExportedPicture(
             f"{state.which}-step-{state.step}",
             f"{state.which}, step {state.step}: {state.score} {'–' if score is None else f'{score:.3f}'}",

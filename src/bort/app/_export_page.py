@@ -7,6 +7,7 @@ from importlib.resources import files
 from typing import Any
 
 from bort import __version__
+from bort._colours import stylesheet
 from bort._environment import describe
 from bort.app._explorer import Explorer
 from bort.app._export import VIEWS, RunExport, collect, data_url
@@ -24,7 +25,7 @@ figure.curve { max-width: 30rem; margin-top: 1rem; } .curve svg { width: 100%; }
 
 def page(explorer: Explorer, state: PageState) -> str:
     sections = "".join(_section(explorer, export, state) for export in collect(explorer, state))
-    css = files("bort.report").joinpath("page.css").read_text() + _CSS
+    css = files("bort.report").joinpath("page.css").read_text() + stylesheet(len(explorer.subjects)) + _CSS
     title = VIEWS[state.view].title.format(**state.to_dict())
     environment = describe(0)
     made_by = (

@@ -50,6 +50,7 @@ class PageState:
     step: Annotated[int, Field(ge=0, le=DELETION_STEPS)] = 0
     other: Name = ""
     path: Literal["none", "source", "target"] = "none"
+    difference: bool = False
 
     def of_run(self, explorer: Explorer, number: int) -> RunState:
         """For one of the runs. A layer that it does not have becomes its top layer, and counts are cut to its channels."""

@@ -47,7 +47,8 @@ def routes(explorer: Explorer, queue: Calculations) -> APIRouter:
     @router.get("/saliency", response_model=answers.PictureAnswer)
     def saliency(of: RequestedMap, strength: Strength = OVERLAY_STRENGTH) -> dict[str, Any]:
         """The map over the image."""
-        return {"picture": data_url(explorer.saliency.overlay(of.run, of.image, of.map(explorer), strength))}
+        saliency, signed = of.map(explorer), explain.get(of.method).signed
+        return {"picture": data_url(explorer.saliency.overlay(of.run, of.image, saliency, strength, signed=signed))}
 
     @router.get("/curve", response_model=dict[str, answers.Curve])
     def curve(of: RequestedMap) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from bort.app import _answers as answers
 from bort.app._explorer import Explorer
 from bort.app._export import data_url
 from bort.app._parameters import ChannelCount, Edits, Name, PatternCount, Start, edits_of
-from bort.pictures import png, signal
+from bort.pictures import png, scale_of, signal
 
 
 def routes(explorer: Explorer) -> APIRouter:
@@ -40,7 +40,8 @@ def routes(explorer: Explorer) -> APIRouter:
     ) -> dict[str, Any]:
         """From the whole map, or from its k most salient features."""
         back, correlation = explorer.reconstruct(run, image, layer, k, binary=binary, edits=edits_of(edits))
-        return {"picture": data_url(signal(back)), "correlation": correlation}
+        scale = scale_of(back)
+        return {"picture": data_url(signal(back, scale)), "correlation": correlation, "scale": scale}
 
     @router.get("/clusters", response_model=answers.Clusters)
     def clusters(

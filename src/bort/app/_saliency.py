@@ -74,9 +74,12 @@ class SaliencyMaps:
         k = min(MOST_TRACKED, self._explorer.channel_count(run, top))
         return explain.track(self._explorer.subject(run).model, x, layer=top, k=k)
 
-    def overlay(self, run: str, image: str, saliency: Tensor, strength: float = OVERLAY_STRENGTH) -> Picture:
+    def overlay(
+        self, run: str, image: str, saliency: Tensor, strength: float = OVERLAY_STRENGTH, *, signed: bool = False
+    ) -> Picture:
         """The map over the image."""
-        return overlay(self._explorer.view(run).pixels(self._explorer.image(run, image))[0], saliency, strength)
+        pixels = self._explorer.view(run).pixels(self._explorer.image(run, image))[0]
+        return overlay(pixels, saliency, strength, signed=signed)
 
     def curve(self, run: str, image: str, saliency: Tensor, target: int | None = None) -> dict[str, Any]:
         """Deletion and insertion by all scores. The relative one is None at every step if the clean logit is too small; the

@@ -12,6 +12,7 @@ from starlette.middleware.base import BaseHTTPMiddleware
 from starlette.middleware.gzip import GZipMiddleware
 
 from bort import __version__
+from bort._colours import stylesheet
 from bort.app import _routes_audit, _routes_evidence, _routes_images, _routes_inside
 from bort.app._access import Access
 from bort.app._calculations import Calculations
@@ -49,6 +50,8 @@ def create(explorer: Explorer, access: Access, calculations: Calculations | None
     app.add_middleware(BaseHTTPMiddleware, dispatch=access)
     answer_errors(app)
     _serve_page(app)
+    colours = _file(stylesheet(len(explorer.subjects)).encode(), "text/css; charset=utf-8")
+    app.add_api_route("/colours.css", colours, include_in_schema=False, response_class=Response)
 
     for router in (
         _routes_images.routes(explorer),

@@ -45,6 +45,15 @@ class Method:
     """(model, x, target=None, **options) -> saliency maps (N, H, W) of the images (N, C, H, W)."""
     slow: bool = False
     """Whether it takes much longer than a few passes through the model: the explorer computes it in the background."""
+    title: str = ""
+    """What it is called on pages; empty: as its name."""
+    signed: bool = False
+    """Whether zero has a meaning and values below it speak against the class: pictures then show both sides."""
+
+    @property
+    def label(self) -> str:
+        """The title, or the name of a method that has none."""
+        return self.title or self.name
 
     @property
     def options(self) -> tuple[str, ...]:
@@ -63,12 +72,12 @@ class _Registry:
         self._lock = threading.RLock()  # reentrant: a package that is being loaded may register methods itself
         self._loaded = False
         self._methods: dict[str, Method] = {}
-        self.add(Method("cam", cam))
-        self.add(Method("guided-ig", guided_ig, slow=True))
-        self.add(Method("ig", integrated_gradients))
-        self.add(Method("rise", rise, slow=True))
-        self.add(Method("sat", sat))
-        self.add(Method("xrai", xrai, slow=True))
+        self.add(Method("cam", cam, title="CAM"))
+        self.add(Method("guided-ig", guided_ig, slow=True, title="Guided IG", signed=True))
+        self.add(Method("ig", integrated_gradients, title="Integrated Gradients", signed=True))
+        self.add(Method("rise", rise, slow=True, title="RISE"))
+        self.add(Method("sat", sat, title="SAT, the paper's method"))
+        self.add(Method("xrai", xrai, slow=True, title="XRAI"))
 
     def add(self, method: Method) -> None:
         with self._lock:
@@ -98,23 +107,29 @@ class _Registry:
 _registry = _Registry()
 
 
-def _method(name: str, value: Method | Callable[..., Tensor], *, slow: bool = False) -> Method:
+def _method(name: str, value: Method | Callable[..., Tensor]) -> Method:
     if isinstance(value, Method):
-        return replace(value, name=name, slow=value.slow or slow)
+        return replace(value, name=name)
     if not callable(value):
         raise TypeError(f"{name!r} must be a function (model, x, target=None, **options), not {type(value).__name__}")
-    return Method(name, value, slow)
+    return Method(name, value)
 
 
-def register(name: str, function: Callable[..., Tensor], *, slow: bool = False) -> None:
+def register(
+    name: str, function: Callable[..., Tensor], *, slow: bool = False, title: str = "", signed: bool = False
+) -> None:
     """Make a method known under a name, to `get` and to everything that takes methods by name.
 
     Args:
         name: one that is not taken.
         function: ``(model, x, target=None, **options)``, giving (N, H, W) for images (N, C, H, W).
         slow: whether it takes much longer than a few passes through the model, see :class:`Method`.
+        title: what it is called on pages; by default as its name.
+        signed: whether values below zero speak against the class, as with Integrated Gradients.
     """
-    _registry.add(_method(name, function, slow=slow))
+    method = _method(name, function)
+    given = replace(method, slow=method.slow or slow, title=title or method.title, signed=method.signed or signed)
+    _registry.add(given)
 
 
 def get(name: str) -> Method:

@@ -15,5 +15,5 @@ export async function audit(panel, current) {
     const legend = element("dl", { class: "columns" }, ...columns.flatMap(({ title, meaning }) => [element("dt", {}, title), element("dd", {}, meaning)]));
     body.replaceChildren(element("div", { class: "wide", tabindex: 0, role: "region", "aria-label": `Audit of ${run.name}` }, table),
       ...(run === info.runs.at(-1) ? [legend] : []));
-  }, { stacked: true });
+  });
 }

@@ -1,7 +1,7 @@
 // Look inside: a layer's channels, their patterns, and the image that is reconstructed from them.
 import { ask, url } from "./api.js";
 import { live, set } from "./app.js";
-import { button, cards, check, choice, element, fill, loadPictures, predictions, slider, slot } from "./elements.js";
+import { button, cards, check, choice, element, fill, loadPictures, predictions, scaleBar, slider, slot } from "./elements.js";
 import { count, input, layers } from "./shared.js";
 import { chosen, edits, editsOf, info, layerOf, place, state, widest, withEdits } from "./state.js";
 
@@ -32,7 +32,9 @@ export async function inside(panel, current) {
     if (groups) shown.push([groups.picture, `clusters of ${groups.groups.length} channels`]);
     const placePictures = await loadPictures(body, shown);
     if (!current()) return;
-    fill(body, [predictions(body, classes), placePictures(), grid(run, body, sheet), pager(body, sheet, start), editor(run, body)]);
+    const scale = slot(body, "scale", () => element("div"));
+    scale.replaceChildren(scaleBar(back.scale, { channels: run.colours }));
+    fill(body, [predictions(body, classes), placePictures(), scale, grid(run, body, sheet), pager(body, sheet, start), editor(run, body)]);
   });
 }
 
