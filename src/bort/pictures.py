@@ -37,6 +37,7 @@ __all__ = [
     "grid",
     "heat",
     "legend",
+    "normalised",
     "npy",
     "overlay",
     "panels",
@@ -100,31 +101,47 @@ def _signed(part: Tensor) -> Picture:
     return diverging()[((part.clamp(-1, 1) * 255).round().long() + 255).numpy()]
 
 
-def heat(saliency: Tensor, *, signed: bool = False) -> Picture:
-    """A saliency map (H, W) in colours, from its 1st to its 99th percentile: only the order of the values counts.
+def normalised(saliency: Tensor, *, signed: bool = False) -> Tensor:
+    """A saliency map (H, W) from 0, its 1st percentile, to 1, its 99th: only the order of the values counts.
 
     Args:
         signed: whether zero has a meaning and values below it speak against the class, as with Integrated Gradients. Then
-            zero is black, and both sides have one scale.
+            zero stays zero, and -1 and 1 are equally large, see :func:`scale_of`.
     """
+    if signed:
+        return _over_scale(saliency)
+    flat = saliency.detach().cpu().float()
+    low, high = _range(flat)
+    return ((flat - low) / (high - low)).clamp(0, 1)
+
+
+def heat(saliency: Tensor, *, signed: bool = False) -> Picture:
+    """A saliency map (H, W), :func:`normalised`, in colours: from dark to bright, or with ``signed`` from cyan to gold with
+    black at zero."""
     if signed:
         return _signed(_over_scale(saliency))
     import matplotlib
 
-    flat = saliency.detach().cpu().float()
-    low, high = _range(flat)
-    colours = matplotlib.colormaps[_HEAT](((flat - low) / (high - low)).clamp(0, 1).numpy(), bytes=True)
+    colours = matplotlib.colormaps[_HEAT](normalised(saliency).numpy(), bytes=True)
     return np.ascontiguousarray(colours[..., :3])
 
 
-def overlay(pixels: Tensor, saliency: Tensor, strength: float = OVERLAY_STRENGTH, *, signed: bool = False) -> Picture:
+def overlay(
+    pixels: Tensor,
+    saliency: Tensor,
+    strength: float = OVERLAY_STRENGTH,
+    *,
+    signed: bool = False,
+    scale: float | None = None,
+) -> Picture:
     """The map over the image (C, H, W), which is shown in grey. With ``signed`` (see :func:`heat`) the
-    image is darkened, and the stronger a value, the more of its side's colour covers it: at zero there is none."""
+    image is darkened, and the stronger a value, the more of its side's colour covers it: at zero there is none;
+    ``scale`` is then as in :func:`signal`."""
     if not 0 <= strength <= 1:
         raise ValueError(f"strength={strength}: must be from 0 (the image) to 1 (the map)")
     grey = picture(pixels.mean(dim=0, keepdim=True)).astype(np.float32)
     if signed:
-        part = _over_scale(saliency).numpy()[..., None]
+        part = _over_scale(saliency, scale).numpy()[..., None]
         colours = np.where(part > 0, np.float32(POSITIVE), np.float32(NEGATIVE))
         grey, cover = (1 - strength / 2) * grey, strength * np.abs(part)
     else:
@@ -132,9 +149,9 @@ def overlay(pixels: Tensor, saliency: Tensor, strength: float = OVERLAY_STRENGTH
     return ((1 - cover) * grey + cover * colours).round().astype(np.uint8)
 
 
-def _over_scale(saliency: Tensor) -> Tensor:
+def _over_scale(saliency: Tensor, scale: float | None = None) -> Tensor:
     """The map (H, W) divided by its scale, from -1 to 1."""
-    return (_shown(saliency[None])[0] / scale_of(saliency[None])).clamp(-1, 1)
+    return (_shown(saliency[None])[0] / (scale or scale_of(saliency[None]))).clamp(-1, 1)
 
 
 def _range(values: Tensor) -> tuple[float, float]:

@@ -90,9 +90,12 @@ class Channels(Answer):
     channels: list[ChannelInfo]
 
 
-class Reconstruction(PictureAnswer):
-    correlation: float = Field(description="With the input.")
+class Signal(PictureAnswer):
     scale: float = Field(description="The size of the values with the strongest colours.")
+
+
+class Reconstruction(Signal):
+    correlation: float = Field(description="With the input.")
 
 
 class Clusters(PictureAnswer):
@@ -120,6 +123,7 @@ class Transplant(PictureAnswer):
     target: str
     like_source: float = Field(description="Correlation of the picture with the source.")
     like_target: float
+    change: Signal | None = Field(description="The picture less the source, if that was asked for.")
 
 
 class AuditColumn(Answer):
@@ -140,6 +144,7 @@ AuditedLayer = create_model(
 
 class AuditAnswer(Answer):
     columns: list[AuditColumn]
+    images: int = Field(description="Test images that it was measured on.")
     layers: list[AuditedLayer]  # type: ignore[valid-type]
 
 

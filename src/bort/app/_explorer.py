@@ -145,6 +145,14 @@ class Explorer:
         self.subject(run)
         return self._results(("audit", run), lambda: self._measured[run].audit)
 
+    def audited(self, run: str) -> int:
+        """How many test images the audit was measured on."""
+        self.subject(run)
+        try:
+            return len(self._measured[run].images(self._measured[run].sizes.measured))
+        except Missing:
+            return 0
+
     # --- images
 
     def upload(self, content: bytes) -> str:
@@ -250,13 +258,13 @@ class Explorer:
 
     def transplant(
         self, run: str, source: str, target: str, layer: str, k: int | None, path: Literal["source", "target", "none"]
-    ) -> tuple[Picture, dict[str, Any]]:
-        """The target's features at the source's places (paper, "Details of Decomposition and Synthesis"): the image, and what
-        the network says of it."""
+    ) -> tuple[Tensor, dict[str, Any]]:
+        """The target's features at the source's places (paper, "Details of Decomposition and Synthesis"): the image as a
+        person sees it, (C, H, W), and what the network says of it."""
         model, view, k = self.subject(run).model, self.view(run), k or self._default_k(run, target, layer)
         with self.lock:
             synthesis = invert.synthesize(model, self.image(run, source), self.image(run, target), layer, k, path=path)
-        return picture(view.pixels(synthesis.images)[0]), {
+        return view.pixels(synthesis.images)[0], {
             "image": view.name(int(synthesis.image_verdicts[0])),
             "map": view.name(int(synthesis.map_verdicts[0])),
             "source": view.name(int(synthesis.source_classes[0])),

@@ -17,7 +17,7 @@ from bort import explain
 from bort._environment import describe
 from bort.app._explorer import PATTERNS, Explorer
 from bort.app._page_state import PageState, RunState
-from bort.pictures import Picture, enlarged, npy, png, signal
+from bort.pictures import Picture, enlarged, npy, picture, png, signal
 
 
 def data_url(image: Picture) -> str:
@@ -106,12 +106,12 @@ def _evidence(explorer: Explorer, state: PageState, own: RunState, export: RunEx
 
 
 def _transplant(explorer: Explorer, state: PageState, own: RunState, export: RunExport) -> None:
-    image, facts = explorer.transplant(own.run, state.image, state.other, own.layer, own.k, state.path)
+    made, facts = explorer.transplant(own.run, state.image, state.other, own.layer, own.k, state.path)
     verdict = f"made: the image is “{facts['image']}”, the map “{facts['map']}”"
     export.pictures += [
         ExportedPicture("source", f"source: “{facts['source']}”", explorer.input(state.image)),
         ExportedPicture("target", f"target: “{facts['target']}”", explorer.input(state.other)),
-        ExportedPicture("made", verdict, image),
+        ExportedPicture("made", verdict, picture(made)),
     ]
     export.facts |= facts | {"layer": own.layer, "features": own.k}
 

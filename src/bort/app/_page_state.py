@@ -51,6 +51,13 @@ class PageState:
     other: Name = ""
     path: Literal["none", "source", "target"] = "none"
     difference: bool = False
+    sort: Annotated[
+        str,
+        Field(
+            pattern=r"^(-?[a-z_]{1,30}\.\d{1,3})?$",
+            description="-ratio.0: by the first run's ratio, the largest first.",
+        ),
+    ] = ""
 
     def of_run(self, explorer: Explorer, number: int) -> RunState:
         """For one of the runs. A layer that it does not have becomes its top layer, and counts are cut to its channels."""

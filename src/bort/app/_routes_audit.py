@@ -28,6 +28,7 @@ def routes(explorer: Explorer) -> APIRouter:
             "columns": [
                 {"key": c.key, "title": c.title, "meaning": c.meaning, "is_number": c.is_number} for c in COLUMNS
             ],
+            "images": explorer.audited(run),
             "layers": [values | {"shown": texts} for values, texts in zip(layers.to_dict(), shown, strict=True)],
         }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any, Literal
 
@@ -16,6 +17,7 @@ from bort.app._exceptions import Unknown
 from bort.app._explorer import Explorer
 from bort.app._export import data_url
 from bort.app._parameters import ClassNumber, Name, RequestedMap, SlowMethod, Strength
+from bort.app._saliency import MOST_TRACKED
 
 
 def routes(explorer: Explorer, queue: Calculations) -> APIRouter:
@@ -50,6 +52,14 @@ def routes(explorer: Explorer, queue: Calculations) -> APIRouter:
         saliency, signed = of.map(explorer), explain.get(of.method).signed
         return {"picture": data_url(explorer.saliency.overlay(of.run, of.image, saliency, strength, signed=signed))}
 
+    @router.get("/saliency/difference", response_model=answers.PictureAnswer)
+    def difference(of: RequestedMap, against: Name, strength: Strength = OVERLAY_STRENGTH) -> dict[str, Any]:
+        """The map of ``run`` less that of ``against``, over the image. Of SAT, k is cut to each network's channels."""
+        runs = of.run, against
+        maps = tuple(replace(of, run=run, k=_channels(explorer, run, of.k)).map(explorer) for run in runs)
+        signed = explain.get(of.method).signed
+        return {"picture": data_url(explorer.saliency.difference(runs, of.image, maps, strength, signed=signed))}
+
     @router.get("/curve", response_model=dict[str, answers.Curve])
     def curve(of: RequestedMap) -> dict[str, Any]:
         """Deletion and insertion by three scores."""
@@ -65,6 +75,10 @@ def routes(explorer: Explorer, queue: Calculations) -> APIRouter:
         return {"picture": data_url(explorer.saliency.step(of.run, of.image, of.map(explorer), step, which))}
 
     return router
+
+
+def _channels(explorer: Explorer, run: str, k: int | None) -> int | None:
+    return None if k is None else min(k, MOST_TRACKED, explorer.channel_count(run, explorer.top(run)))
 
 
 def _status(calculation: Calculation | None) -> dict[str, Any]:

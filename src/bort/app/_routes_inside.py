@@ -11,7 +11,7 @@ from bort.app import _answers as answers
 from bort.app._explorer import Explorer
 from bort.app._export import data_url
 from bort.app._parameters import ChannelCount, Edits, Name, PatternCount, Start, edits_of
-from bort.pictures import png, scale_of, signal
+from bort.pictures import picture, png, scale_of, signal
 
 
 def routes(explorer: Explorer) -> APIRouter:
@@ -62,9 +62,16 @@ def routes(explorer: Explorer) -> APIRouter:
         layer: Name,
         k: ChannelCount | None = None,
         path: Literal["source", "target", "none"] = "none",
+        difference: bool = False,
     ) -> dict[str, Any]:
-        """The target's features at the source's places, and what the network says of the image and of the map."""
-        image, verdicts = explorer.transplant(run, source, target, layer, k, path)
-        return verdicts | {"picture": data_url(image)}
+        """The target's features at the source's places, and what the network says of the image and of the map. With
+        ``difference`` also what was changed, the image less the source."""
+        made, verdicts = explorer.transplant(run, source, target, layer, k, path)
+        change = None
+        if difference:
+            values = made - explorer.view(run).pixels(explorer.image(run, source))[0]
+            scale = scale_of(values)
+            change = {"picture": data_url(signal(values, scale)), "scale": scale}
+        return verdicts | {"picture": data_url(picture(made)), "change": change}
 
     return router

@@ -14,7 +14,7 @@ from bort import explain, measure
 from bort._defaults import DELETION_STEPS, OVERLAY_STRENGTH, SALIENT_CHANNELS, SAT_THRESHOLD
 from bort.app._cache import Cache
 from bort.app._exceptions import Unknown
-from bort.pictures import Picture, overlay, picture
+from bort.pictures import Picture, normalised, overlay, picture
 
 if TYPE_CHECKING:
     from bort.app._explorer import Explorer
@@ -80,6 +80,17 @@ class SaliencyMaps:
         """The map over the image."""
         pixels = self._explorer.view(run).pixels(self._explorer.image(run, image))[0]
         return overlay(pixels, saliency, strength, signed=signed)
+
+    def difference(
+        self, runs: tuple[str, str], image: str, maps: tuple[Tensor, Tensor], strength: float, *, signed: bool
+    ) -> Picture:
+        """The first run's map less the second's over the image, each brought to the range in which it is shown."""
+        one, other = (normalised(saliency, signed=signed) for saliency in maps)
+        if one.shape != other.shape:
+            sizes = " and ".join(f"{run} {'×'.join(map(str, saliency.shape))}" for run, saliency in zip(runs, maps))
+            raise ValueError(f"Maps of different sizes have no difference: {sizes}.")
+        pixels = self._explorer.view(runs[0]).pixels(self._explorer.image(runs[0], image))[0]
+        return overlay(pixels, one - other, strength, signed=True, scale=1.0)
 
     def curve(self, run: str, image: str, saliency: Tensor, target: int | None = None) -> dict[str, Any]:
         """Deletion and insertion by all scores. The relative one is None at every step if the clean logit is too small; the

@@ -97,9 +97,9 @@ export function button(words, name, { disabled = false, click }) {
 export const colourOf = (run) => `var(--run-${place(run)})`;
 export const runName = (run) => element("span", { class: "run-name", style: { "--run": colourOf(run) } }, element("i", { class: "dot", "aria-hidden": true }), run.name);
 
-// --- cards: one a run, beside each other
+// --- cards: one a run, beside each other; below them what belongs to all runs
 
-export function cards(panel, controls, draw) {
+export function cards(panel, controls, draw, others = []) {
   const present = panel.dataset.view === state.view ? [...panel.querySelectorAll("article.run > div")] : [];
   if (present.length === info.runs.length) {
     fill(panel.querySelector(".controls"), controls);
@@ -108,7 +108,7 @@ export function cards(panel, controls, draw) {
   panel.dataset.view = state.view;
   const bodies = info.runs.map(() => element("div", {}));
   const articles = info.runs.map((run, number) => element("article", { class: "run", "data-run": run.name, style: { "--run": colourOf(run) } }, heading(run), bodies[number]));
-  panel.replaceChildren(element("div", { class: "controls" }, ...controls.filter(Boolean)), element("div", { class: "runs" }, ...articles));
+  panel.replaceChildren(element("div", { class: "controls" }, ...controls.filter(Boolean)), element("div", { class: "runs" }, ...articles), ...others);
   return Promise.all(info.runs.map((run, number) => draw(run, bodies[number])));
 }
 
@@ -173,26 +173,4 @@ export function predictions(body, list) {
   node.replaceChildren(...list.slice(0, 3).map(({ name, probability }) => element("li", {}, element("span", {}, name),
     bar(probability, `${name}: ${percent(probability)}`), element("b", {}, percent(probability)))));
   return node;
-}
-
-// Both curves as an SVG, with a line at the step that is shown.
-export function plot({ deletion, insertion, areas }, step) {
-  const [width, height, left, top] = [420, 190, 40, 10];
-  const heights = [...deletion, ...insertion, 0];
-  const [low, high] = [Math.min(...heights), Math.max(...heights)];
-  const x = (at) => left + ((width - left - 8) * at) / (deletion.length - 1);
-  const y = (value) => top + (height - top - 8) * (1 - (value - low) / (high - low || 1));
-  const path = (values) => values.map((value, at) => `${at ? "L" : "M"}${x(at).toFixed(1)} ${y(value).toFixed(1)}`).join(" ");
-  const make = (name, attributes, text = "") => {
-    const node = document.createElementNS("http://www.w3.org/2000/svg", name);
-    for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
-    node.textContent = text;
-    return node;
-  };
-  const words = `deletion ${areas[0].toFixed(3)} (solid, lower is better), insertion ${areas[1].toFixed(3)} (dashed, higher is better)`;
-  const svg = make("svg", { class: "curve", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `Areas: ${words}` });
-  svg.append(make("line", { x1: left, x2: width - 8, y1: y(0), y2: y(0) }), make("line", { class: "now", x1: x(step), x2: x(step), y1: top, y2: height - 8 }),
-    make("path", { class: "deletion", d: path(deletion) }), make("path", { class: "insertion", d: path(insertion) }),
-    make("text", { x: 0, y: y(high) + 4 }, high.toFixed(2)), make("text", { x: 0, y: y(low) }, low.toFixed(2).replace("-0.00", "0.00")));
-  return element("figure", {}, svg, element("figcaption", {}, `Areas: ${words}.`));
 }

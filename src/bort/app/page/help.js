@@ -13,44 +13,54 @@ export const texts = {
   method: "How the map is made: each method says in its own way which pixels count.",
   target: "The class that is asked about: the one that the network names, or one that you choose.",
   tracked: "How many of the top layer's strongest channels SAT follows back to the image.",
-  threshold: "Weaker pixels than this part of a channel's strongest one are left out of SAT's map.",
+  threshold: "Pixels that are weaker than this part of a channel's strongest pixel are left out of SAT's map.",
   strength: "How much of the map covers the image.",
   score: "What the curves show: the class's logit divided by that of the whole image, the logit itself, or the probability.",
   which: "Deletion takes the most important pixels away first; insertion puts them into an empty image first.",
   step: "How far pixels have been taken away or put in; the pictures show the image at this point.",
   path: "Whose way back through the network the picture takes: this decides which of the two images it looks like.",
-  difference: "Also shows the first network less each other one.",
+  "evidence.difference": "Also shows the first network's map less the other's.",
+  "transplant.difference": "Also shows what the transplant has changed: the made picture less the source.",
+  "audit.difference": "Shows the first network's numbers less the other's, instead of both.",
 };
 
-let open = null;  // the "?" whose text is shown
+let open = null;  // the "?" whose text is shown, and the text
 
-// The "?" of a control, or nothing if there is no text for it. Both names are tried, the longer first.
+// The "?" of a control, or nothing if there is no text for it.
 export function help(view, name, words) {
   const text = texts[`${view}.${name}`] ?? texts[name];
-  if (!text) return null;
-  const id = `help-${view}-${name}`;
+  return text ? explain(`help-${view}-${name}`, words, text) : null;
+}
+
+// A "?" that shows and hides a text. `id` is the text's, `words` what it explains.
+export function explain(id, words, text) {
   const button = element("button", { type: "button", class: "help", "aria-label": `What is “${words}”?`, "aria-expanded": false, "aria-controls": id,
-    onclick: () => (open === button ? close() : show(button, element("span", { class: "explained", id, role: "note" }, text))) }, "?");
+    onclick: () => (open?.button === button ? close() : show(button, element("div", { class: "explained", id, role: "note" }, text))) }, "?");
   return button;
 }
 
-function show(button, words) {
+// Below the "?", or above it where there is no room. Fixed: boxes that scroll would cut it off.
+function show(button, note) {
   close();
-  open = button;
-  button.after(words);
+  open = { button, note };
+  button.after(note);
   button.setAttribute("aria-expanded", true);
-  const box = words.getBoundingClientRect();
-  if (box.bottom > innerHeight && button.getBoundingClientRect().top > box.height) words.classList.add("above");
-  if (box.right > innerWidth - 8) words.style.left = `${innerWidth - 8 - box.right}px`;
+  const [at, { width, height }] = [button.getBoundingClientRect(), note.getBoundingClientRect()];
+  note.style.left = `${Math.max(8, Math.min(at.left, document.documentElement.clientWidth - 8 - width))}px`;
+  note.style.top = `${at.bottom + 6 + height > innerHeight ? at.top - 6 - height : at.bottom + 6}px`;
 }
 
 function close() {
-  if (!open) return;
-  open.setAttribute("aria-expanded", false);
-  open.nextElementSibling?.remove();
+  open?.button.setAttribute("aria-expanded", false);
+  open?.note.remove();
   open = null;
 }
 
+function closeOutside({ target }) {
+  if (open && !open.button.contains(target) && !open.note.contains(target)) close();
+}
+
 document.addEventListener("keydown", (event) => { if (event.key === "Escape") close(); });
-document.addEventListener("pointerdown", (event) => { if (open && !open.parentNode.contains(event.target)) close(); });
-document.addEventListener("focusin", (event) => { if (open && !open.parentNode.contains(event.target)) close(); });
+document.addEventListener("pointerdown", closeOutside);
+document.addEventListener("focusin", closeOutside);
+document.addEventListener("scroll", close, { capture: true, passive: true });

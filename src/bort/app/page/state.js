@@ -5,7 +5,7 @@ export const state = {};
 
 const bounds = { k: [1, 1e5], start: [0, 1e6], tracked: [1, 1e5], threshold: [0, 0.95], strength: [0, 1], step: [0, 1e5] };
 const integers = ["k", "start", "tracked", "step"];
-const patterns = { channel: /^\d+\.\d+$/, edits: /^[\d.,:;-]*$/, target: /^\d+$/ };
+const patterns = { channel: /^\d+\.\d+$/, edits: /^[\d.,:;-]*$/, target: /^\d+$/, sort: /^(-?[a-z_]+\.\d+)?$/ };
 
 function isValid(key, value) {
   const { choices } = info.defaults;
