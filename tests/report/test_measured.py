@@ -7,7 +7,7 @@ from torch import nn
 from bort import explain
 from bort.data import View
 from bort.report import Measured, Missing, SampleSizes
-from bort.subject import Subject
+from bort.subject import Subject, of_models
 from tests.report.sizes import SMALL
 
 
@@ -65,14 +65,50 @@ def test_progress_is_named_after_the_subject(measured):
 
 
 def test_images_of_all_classes_come_first(measured, subjects):
-    assert measured.labels(5).tolist() == [0, 1, 0, 1, 0], "of twelve images ten are of class 0, and two of class 1"
+    assert measured.labels(5).tolist() == [0, 1, 2, 0, 1]
     digits = Measured(subjects[0], SampleSizes(measured=50))
     assert sorted(digits.labels(10).tolist()) == list(range(10))
 
 
-def test_the_order_is_always_the_same(measured):
+def test_the_order_is_always_the_same(measured, subjects):
     again = Measured(measured.subject, SMALL)
     assert torch.equal(measured.images(12), again.images(12))
+    data = torch.rand(200, 1, 8, 8)
+    for subject in (subjects[0], *of_models(Counting(), data, labels=torch.arange(200) // 20)):
+        few, usual, many = (Measured(subject, SampleSizes(measured=n, pairs=n)) for n in (5, 64, 150))
+        for other in (usual, many):
+            assert torch.equal(few.images(5), other.images(5)), "however many are asked for"
+        assert torch.equal(usual.images(40), many.images(40))
+        assert torch.equal(many.read([7, 3])[0], many.images(8)[[7, 3]])
+
+
+def test_every_image_has_one_place_in_the_order():
+    labels = torch.arange(200) // 20
+    (subject,) = of_models(Counting(), torch.rand(200, 1, 8, 8), labels=labels)
+    order = Measured(subject).order
+    assert sorted(order.tolist()) == list(range(200))
+    assert sorted(order[:64].tolist()) == [n * 200 // 64 for n in range(64)], "the first are spread evenly"
+    assert sorted(labels[order[64:74]].tolist()) == list(range(10)), "behind them the classes come in turn again"
+
+
+def test_images_are_read_when_they_are_needed():
+    """A report of 64 images does not read a test set of thousands."""
+
+    class Photographs:
+        def __init__(self):
+            self.targets, self.read = [n % 3 for n in range(1000)], set()
+
+        def __len__(self):
+            return 1000
+
+        def __getitem__(self, n):
+            self.read.add(n)
+            return torch.full((1, 8, 8), n / 1000), n % 3
+
+    images = Photographs()
+    (subject,) = of_models(Counting(), images)
+    Measured(subject).images(64)
+    assert len(images.read) == 64
 
 
 def test_the_mode_of_the_model_does_not_matter(measured):

@@ -117,6 +117,10 @@ class Dataset:
         chosen = spread(len(self.test_images), count)
         return self.normalise(self.test_images[chosen]), self.test_labels[chosen]
 
+    def test_image(self, place: int, view: View) -> Tensor:
+        """(1, C, H, W), normalised. ``view`` is for data that is read from files."""
+        return self.normalise(self.test_images[place : place + 1])
+
     def _digest(self) -> str:
         digest = hashlib.sha256()
         for tensor in (self.train_images, self.train_labels, self.test_images, self.test_labels):

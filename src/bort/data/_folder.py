@@ -54,6 +54,10 @@ class Folder:
     def classes(self) -> int:
         return len(self.class_names)
 
+    @property
+    def test_labels(self) -> Tensor:
+        return torch.tensor([label for _, label in self.test_files])
+
     def held_out(self, n: int) -> Folder:
         """Every ``n``-th training image in place of the test images: to choose settings without looking at those."""
         files = self.train_files
@@ -90,18 +94,21 @@ class Folder:
         """Test images as the view shows them to a network, (count, C, H, W), and labels, spread evenly over the test set so
         that every class has its part. An image that cannot be read is an error, or is left out."""
         images, labels = [], []
-        for position in spread(len(self.test_files), count):
-            file, label = self.test_files[position]
+        for place in spread(len(self.test_files), count):
             try:
-                images.append(view(self.read(file)))
+                images.append(self.test_image(place, view))
             except ValueError:
                 if not skip_unreadable:
                     raise
                 continue
-            labels.append(label)
+            labels.append(self.test_files[place][1])
         if not images:
             raise ValueError(f"not one of the {count} test images chosen in {self.root} can be read")
         return torch.cat(images), torch.tensor(labels)
+
+    def test_image(self, place: int, view: View) -> Tensor:
+        """(1, C, H, W) as the view shows it to a network."""
+        return view(self.read(self.test_files[place][0]))
 
     def _digest(self) -> str:
         digest = hashlib.sha256()

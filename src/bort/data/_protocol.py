@@ -32,6 +32,13 @@ class ImageData(Protocol):
     def fingerprint(self) -> str:
         """A digest of the content. A run records it and refuses to go on with data that has another one."""
 
+    @property
+    def test_labels(self) -> Tensor:
+        """int64 (N,): the class of each test image, known without reading it."""
+
+    def test_image(self, place: int, view: View) -> Tensor:
+        """One normalised test image, (1, C, H, W), by its place in the test set. A ValueError if it cannot be read."""
+
     def statistics(self) -> tuple[Tensor, Tensor]:
         """Mean and standard deviation (C,) of each channel, for pixels in [0, 1]; images are normalised by them."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import cached_property
+from typing import Final
 
 import torch
 from torch import Tensor
@@ -12,11 +13,15 @@ from torch import Tensor
 from bort import explain, invert, measure
 from bort._inspect import classes_of
 from bort._sample_sizes import SampleSizes
-from bort.data import View
-from bort.subject import Missing, Subject
+from bort.data import View, spread
+from bort.subject import ImageSet, Missing, Subject
 
 Say = Callable[[str, int, int], None]
 """Called with (what, done, total) as slow work goes on."""
+
+
+FIRST: Final = SampleSizes.measured
+"""The order of test images begins with so many that are spread evenly over all of them."""
 
 
 class Measured:
@@ -35,14 +40,35 @@ class Measured:
         return self.subject.view
 
     @cached_property
-    def _test_images(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Enough for everything, their labels and their order, in which any first few are of different classes."""
+    def image_set(self) -> ImageSet:
+        """The subject's test images by their places. Only of a subject with a function in its place do the sizes matter."""
+        return self.subject.image_set(max(FIRST, self._count))
+
+    @cached_property
+    def order(self) -> Tensor:
+        """(N,): the places of all test images in the order of report and explorer: image ``test-7`` of the explorer is at
+        place ``order[7]``. It does not depend on the sizes. Two networks may have different classes, and so labels, for the
+        same images: the order of the first is that of all."""
+        beside = self._beside
+        if beside is not None and len(beside.image_set) == len(self.image_set):
+            return beside.order
+        return _order(self.image_set)
+
+    @property
+    def _count(self) -> int:
         sizes = self.sizes
-        count = max(sizes.measured, sizes.evaluated, sizes.pairs, sizes.shown)
-        images, labels = self.subject.test_images(count)
-        # Two networks may have different classes, and so labels, for the same images: the order of the first is that of all.
-        order = _classes_in_turn(labels) if self._beside is None else self._beside._test_images[2]
-        return images[order.to(images.device)], labels[order], order
+        return max(sizes.measured, sizes.evaluated, sizes.pairs, sizes.shown)
+
+    @cached_property
+    def _test_images(self) -> tuple[Tensor, Tensor]:
+        """Enough for everything, and their labels."""
+        return self.read(range(self._count))
+
+    def read(self, numbers: Sequence[int]) -> tuple[Tensor, Tensor]:
+        """The test images with these numbers in :attr:`order`, as the network sees them, and their labels."""
+        places = [int(self.order[number]) for number in numbers if number < len(self.order)]
+        images, labels = self.image_set.at(places)
+        return images.to(self.subject.device, self.subject.dtype), labels
 
     def images(self, count: int) -> Tensor:
         """The first test images, (N, C, H, W), as the network sees them."""
@@ -127,6 +153,16 @@ def measured(subjects: Sequence[Subject | Measured], sizes: SampleSizes | None =
     return prepared
 
 
+def _order(images: ImageSet) -> Tensor:
+    """The first are spread evenly over the test set, the others follow; of both, the classes come in turn."""
+    first = torch.tensor(spread(len(images), FIRST))
+    is_first = torch.zeros(len(images), dtype=torch.bool)
+    is_first[first] = True
+    others = (~is_first).nonzero().flatten()
+    labels = torch.tensor([images.label(place) for place in first.tolist()])
+    return torch.cat([first[_classes_in_turn(labels)], others[_classes_in_turn(images.labels[others])]])
+
+
 def _classes_in_turn(labels: Tensor) -> Tensor:
     """(N,): an order that goes round the classes, the images of a class in random but fixed order."""
     shuffled = torch.randperm(len(labels), generator=torch.Generator().manual_seed(0)).tolist()
@@ -136,4 +172,4 @@ def _classes_in_turn(labels: Tensor) -> Tensor:
         label = int(labels[index])
         turns.append((seen.get(label, 0), label, index))
         seen[label] = seen.get(label, 0) + 1
-    return torch.tensor([index for _, _, index in sorted(turns)])
+    return torch.tensor([index for _, _, index in sorted(turns)], dtype=torch.long)

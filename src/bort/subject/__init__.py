@@ -8,8 +8,9 @@ that it trained. `resolve` makes one of what a person types, `of_models` of what
     Subject("mine", model, View(224, 3, mean, std, class_names), examples)
 """
 
+from bort.subject._image_set import ImageSet
 from bort.subject._models import Images, of_models
 from bort.subject._resolve import Details, resolve, resolve_all
 from bort.subject._subject import Examples, Missing, Subject
 
-__all__ = ["Details", "Examples", "Images", "Missing", "Subject", "of_models", "resolve", "resolve_all"]
+__all__ = ["Details", "Examples", "ImageSet", "Images", "Missing", "Subject", "of_models", "resolve", "resolve_all"]

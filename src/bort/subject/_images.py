@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ import torch
 from torch import Tensor
 
 from bort.data import View
+from bort.subject._image_set import ImageSet
 
 ENDINGS = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")
 
@@ -50,10 +52,28 @@ class ImageFiles:
             numbers = dict.fromkeys(self.folders, -1)
         return torch.tensor([numbers[file.parent.name] for file in self.files])
 
-    def examples(self, view: View, labels: Tensor, count: int) -> tuple[Tensor, Tensor]:
-        """So many images spread evenly over the files, as a network with this view sees them."""
-        chosen = torch.arange(min(count, len(self.files))) * len(self.files) // min(count, len(self.files))
-        return torch.cat([view.read(self.files[n]) for n in chosen.tolist()]), labels[chosen]
+
+class FileImages(ImageSet):
+    """The images of files as a network with this view sees them."""
+
+    def __init__(self, files: ImageFiles, view: View, labels: Tensor) -> None:
+        self._files, self._view, self._labels = files, view, labels
+
+    @property
+    def labels(self) -> Tensor:
+        return self._labels
+
+    def read(self, place: int) -> tuple[Tensor, int]:
+        return self._view.read(self._files.files[place]), int(self._labels[place])
+
+    @property
+    def fingerprint(self) -> str:
+        """Over path, size and time of change of every file."""
+        digest = hashlib.sha256()
+        for file in self._files.files:
+            status = file.stat()
+            digest.update(os.fsencode(file.resolve()) + f"\0{status.st_size} {status.st_mtime_ns}\n".encode())
+        return digest.hexdigest()
 
 
 def _images(folder: Path) -> list[Path]:

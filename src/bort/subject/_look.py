@@ -11,7 +11,7 @@ from torch import Tensor
 
 from bort._inspect import evaluating, outputs_of
 from bort.data import View
-from bort.subject._images import ImageFiles
+from bort.subject._images import FileImages, ImageFiles
 from bort.subject._subject import Subject
 
 
@@ -56,7 +56,7 @@ def with_files(subject: Subject, files: ImageFiles) -> Subject:
     return replace(
         subject,
         view=view,
-        examples=lambda count: files.examples(view, labels, count),
+        examples=FileImages(files, view, labels),
         data=str(Path(files.folder).resolve()),
         accuracy=None,  # that of other images
         facts={label: text for label, text in subject.facts.items() if label != "test accuracy"}

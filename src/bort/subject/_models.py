@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
@@ -13,10 +14,11 @@ from torch import Tensor, nn
 
 from bort.data import View
 from bort.subject import _views
+from bort.subject._image_set import ImageSet, InMemory
 from bort.subject._images import ImageFiles
 from bort.subject._look import checked_view, classes_of_outputs, with_files
 from bort.subject._resolve import resolve
-from bort.subject._subject import Examples, Subject
+from bort.subject._subject import Subject
 
 
 class _Items(Protocol):
@@ -93,7 +95,8 @@ def _with_images(
         return with_files(subject, ImageFiles.of(Path(images)))
     if isinstance(images, Tensor):
         view = _view_of_tensor(subject.view, images, mean, std, classes)
-        examples = _of_tensor(images, labels)
+        known = torch.full((len(images),), -1) if labels is None else torch.as_tensor(labels)
+        examples: ImageSet = InMemory(images, known)
     else:
         first = _item(images, 0)[0]
         if isinstance(first, Tensor):
@@ -102,31 +105,35 @@ def _with_images(
             raise ValueError(f"it is not known how {subject.name} sees an image: give size, mean and std")
         else:
             view = subject.view
-        examples = _of_items(images, view)
+        examples = _ItemImages(images, view)
     subject = replace(subject, view=view)
     classes_of_outputs(subject, examples(1)[0])
     return replace(subject, examples=examples, data="the images given", accuracy=None)
 
 
-def _of_tensor(x: Tensor, labels: Sequence[int] | Tensor | None) -> Examples:
-    known = torch.full((len(x),), -1) if labels is None else torch.as_tensor(labels)
-    if len(known) != len(x):
-        raise ValueError(f"{len(x)} images, but {len(known)} labels")
+class _ItemImages(ImageSet):
+    """The images of a data set."""
 
-    def examples(count: int) -> tuple[Tensor, Tensor]:
-        chosen = _spread(count, len(x))
-        return x[chosen], known[chosen]
+    def __init__(self, items: _Items, view: View) -> None:
+        self._items, self._view = items, view
 
-    return examples
+    @cached_property
+    def labels(self) -> Tensor:
+        """As torchvision's data sets list them; elsewhere only an item itself knows its label."""
+        unknown = torch.full((len(self._items),), -1)
+        try:
+            listed = torch.as_tensor(getattr(self._items, "targets", unknown))
+        except (TypeError, ValueError):  # they may be anything, such as names of files
+            return unknown
+        is_fitting = listed.shape == unknown.shape and not listed.is_floating_point()
+        return listed.long() if is_fitting else unknown
 
+    def label(self, place: int) -> int:
+        return _item(self._items, place)[1]
 
-def _of_items(items: _Items, view: View) -> Examples:
-    def examples(count: int) -> tuple[Tensor, Tensor]:
-        pairs = [_item(items, int(n)) for n in _spread(count, len(items))]
-        tensors = [image[None] if isinstance(image, Tensor) else view(image) for image, _ in pairs]
-        return torch.cat(tensors), torch.tensor([label for _, label in pairs])
-
-    return examples
+    def read(self, place: int) -> tuple[Tensor, int]:
+        image, label = _item(self._items, place)
+        return image[None] if isinstance(image, Tensor) else self._view(image), label
 
 
 def _item(items: _Items, number: int) -> tuple[Any, int]:
@@ -143,12 +150,6 @@ def _item(items: _Items, number: int) -> tuple[Any, int]:
     if isinstance(item, (tuple, list)):
         return item[0], int(item[1]) if len(item) > 1 else -1
     return item, -1
-
-
-def _spread(count: int, total: int) -> Tensor:
-    """So many numbers below ``total``, evenly; all if there are fewer."""
-    count = min(count, total)
-    return torch.arange(count) * total // count
 
 
 def _view_of_tensor(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,13 +13,16 @@ import torch
 from torch import Tensor, nn
 
 from bort.data import View
+from bort.subject._image_set import ImageSet, InMemory
 
 if TYPE_CHECKING:
+    from bort.data import ImageData
     from bort.train import Run
 
 Examples = Callable[[int], tuple[Tensor, Tensor]]
 """Called with a number of images: returns so many test images as the network sees them, (N, C, H, W), and their labels (N,),
--1 where the class is not known; fewer if there are fewer."""
+-1 where the class is not known; fewer if there are fewer. An :class:`ImageSet` is one whose images can also be read one by
+one."""
 
 
 class Missing(Exception):
@@ -82,19 +86,12 @@ class Subject:
         if diverged is not None:
             raise ValueError(f"the run in {run.path} has diverged: {diverged} has NaN or Inf in it")
         name = name or run.path.resolve().name
-
-        def examples(count: int) -> tuple[Tensor, Tensor]:
-            try:
-                return run.examples(count, data_root)
-            except (OSError, ValueError) as error:
-                raise Missing(f"the test images of {name} are not at hand: {error}") from error
-
         model, view = run.model.to(device), _view(run, data_root)
         return cls(
             name,
             model,
             view,
-            examples,
+            _ImagesOfRun(run, name, data_root),
             data=run.recipe.data.name,
             recipe=run.recipe.name,
             facts=_facts(run),
@@ -120,6 +117,49 @@ class Subject:
             raise Missing(f"{self.name} has no test images: --images FOLDER (in Python images=…) shows it some")
         images, labels = self.examples(count)
         return images.to(self.device, self.dtype), labels
+
+    def image_set(self, count: int) -> ImageSet:
+        """All test images, to be read one by one; :class:`Missing` if there are none. Where a function is all that there is,
+        the images that it returns for this number."""
+        if isinstance(self.examples, ImageSet):
+            return self.examples
+        return InMemory(*self.test_images(count))
+
+
+class _ImagesOfRun(ImageSet):
+    """The test images of a run, whose data are read when they are first asked for."""
+
+    def __init__(self, run: Run, name: str, data_root: Path | None) -> None:
+        self._run, self._name, self._root = run, name, data_root
+        self.skip_unreadable = run.recipe.data.corrupt == "skip"
+
+    @cached_property
+    def _data(self) -> ImageData:
+        try:
+            return self._run.data(self._root)
+        except (OSError, ValueError) as error:
+            raise Missing(f"the test images of {self._name} are not at hand: {error}") from error
+
+    @cached_property
+    def _view(self) -> View:
+        return self._data.view(self._run.recipe.data.image_size)
+
+    @property
+    def fingerprint(self) -> str:
+        return self._data.fingerprint
+
+    @cached_property
+    def labels(self) -> Tensor:
+        return self._data.test_labels
+
+    def read(self, place: int) -> tuple[Tensor, int]:
+        return self._data.test_image(place, self._view), int(self.labels[place])
+
+    def at(self, places: Sequence[int]) -> tuple[Tensor, Tensor]:
+        try:
+            return super().at(places)
+        except ValueError as error:
+            raise Missing(f"the test images of {self._name} are not at hand: {error}") from error
 
 
 def _view(run: Run, data_root: Path | None) -> View | None:

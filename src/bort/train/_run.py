@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from bort.data import View
+from bort.data import Dataset, Folder, View
 from bort.train import _checkpoint
 from bort.train._build import data_of, network_of
 from bort.train._run_folder import CHECKPOINTS, RunFolder, read_recipe
@@ -37,10 +37,14 @@ class Run:
             return View(self.recipe.data.image_size, self.recipe.data.channels, mean, std, class_names)
         return data_of(self.recipe, data_root).view(self.recipe.data.image_size)
 
+    def data(self, data_root: Path | None = None) -> Dataset | Folder:
+        """What it is trained on, read anew."""
+        return data_of(self.recipe, data_root)
+
     def examples(self, count: int, data_root: Path | None = None) -> tuple[Tensor, Tensor]:
         """Test images as the network was trained to see them, (count, C, H, W), and their labels, spread evenly over the test
         set."""
-        data = data_of(self.recipe, data_root)
+        data = self.data(data_root)
         view = data.view(self.recipe.data.image_size)
         return data.examples(count, view, skip_unreadable=self.recipe.data.corrupt == "skip")
 
