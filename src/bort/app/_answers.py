@@ -3,12 +3,13 @@ against them."""
 
 from __future__ import annotations
 
-from typing import Any, get_type_hints
+from typing import Any, Literal, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 from starlette.responses import Response
 
 from bort.app._calculations import State
+from bort.app._index import State as IndexState
 from bort.measure import LayerAudit
 
 
@@ -38,7 +39,18 @@ class RunInfo(Answer):
 
 class ImageInfo(Answer):
     name: str
-    label: str
+    label: str = Field(description="The class of a test image; empty if it is not known.")
+    contrast: str = Field(
+        description='"dark on bright" or "bright on dark" if the networks\' own images are the other way round.'
+    )
+    inverse_of: str = Field(description="The image that was inverted to make this one; empty for others.")
+
+
+class Canvas(Answer):
+    rows: int = Field(description="Of the network's pixels.")
+    columns: int
+    scale: int = Field(description="How many rows and columns of the canvas make one of the network's.")
+    paper: Literal["dark", "bright"]
 
 
 class Defaults(Answer):
@@ -52,6 +64,9 @@ class Defaults(Answer):
 class Info(Answer):
     runs: list[RunInfo]
     images: list[ImageInfo]
+    image_columns: int = Field(description="Of /api/strip.png.")
+    drawing: Canvas | None
+    no_drawing: str = Field(description="Why nothing can be drawn for these networks; empty if it can.")
     classes: list[str]
     methods: list[str]
     titles: dict[str, str] = Field(description="What methods are called on the page.")
@@ -108,6 +123,51 @@ class CalculationStatus(Answer):
     done: int
     total: int
     message: str
+
+
+class Drawn(Answer):
+    run: str
+    layer: str
+    classes: list[Prediction]
+    picture: str = Field(description="A data URL of a PNG: the reconstruction from the layer's whole map.")
+    correlation: float = Field(description="With the input.")
+
+
+class DrawingAnswer(Answer):
+    drawing: str = Field(description="Its name, if it was to be kept.")
+    picture: str = Field(description="A data URL of a PNG: the drawing as the first network sees it.")
+    runs: list[Drawn]
+
+
+class Said(Answer):
+    said: str = Field(description="The name of the class that the run's network predicts.")
+    probability: float
+    right: bool | None = Field(description="null: the image's class is not known.")
+    correlation: float | None = Field(description="Of the reconstruction from the top layer; null: not computed.")
+
+
+class FoundImage(Answer):
+    name: str
+    label: str
+    runs: list[Said]
+
+
+class Found(Answer):
+    state: IndexState
+    message: str = Field(description="Why the index failed.")
+    predicted: int = Field(description="Of so many images it is known what the networks say.")
+    count: int = Field(description="Of test images in the index.")
+    correlated: int
+    correlated_count: int = Field(description="Of so many images the correlations will be known.")
+    no_correlations: str = Field(description="Why there are none; empty if there are.")
+    labels: list[str] = Field(description="The true classes that occur.")
+    said: list[str] = Field(description="The predicted classes that occur.")
+    matches: int
+    page: int
+    pages: int
+    images: list[FoundImage]
+    sheet: str = Field(description="A data URL: the images row by row.")
+    columns: int = Field(description="Of the sheet.")
 
 
 class Curve(Answer):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Final, Literal
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -15,15 +15,20 @@ from bort._defaults import CLUSTERS, SALIENT_CHANNELS
 from bort._inspect import evaluating, outputs_of, probabilities_of
 from bort._sample_sizes import SampleSizes
 from bort.app._cache import Cache
+from bort.app._drawing import Drawings
 from bort.app._exceptions import Unknown
 from bort.app._gallery import Gallery
+from bort.app._index import Index
 from bort.app._lock import ComputeLock
 from bort.app._saliency import SaliencyMaps
-from bort.app._uploads import decode
+from bort.app._sent import SentImages
+from bort.app._test_images import NumberedImages
+from bort.app._thumbnails import Thumbnails
+from bort.app._verdicts import likeliest
 from bort.data import View
 from bort.measure import Audit
 from bort.pictures import Picture, coloured_groups, grid, picture, scale_of, signal
-from bort.report import Missing, measured
+from bort.report import Measured, measured
 from bort.subject import Subject
 
 PATTERNS: Final = 64
@@ -39,10 +44,11 @@ class Explorer:
 
     Args:
         subjects: networks that see the same images, see :func:`bort.subject.resolve_all`; each with a view.
-        examples: how many test images the page offers.
+        examples: how many test images the page always shows; the others are found in "Find images".
+        cache: a folder in which what is computed of the whole test set is kept; None: in memory only.
     """
 
-    def __init__(self, subjects: Sequence[Subject], examples: int = 20) -> None:
+    def __init__(self, subjects: Sequence[Subject], examples: int = 20, cache: Path | None = None) -> None:
         if not subjects:
             raise ValueError("the explorer needs a subject: name the folder of a run")
         for subject in subjects:
@@ -59,22 +65,14 @@ class Explorer:
         self._results = Cache(self.lock, size=64)
         self._traces = Cache(self.lock, size=12)  # each holds the activations of a pass through the network
         self._sheets = Cache(self.lock, size=12)
-        self.gallery = Gallery()
+        self.test_images = NumberedImages(self._measured)
+        self.gallery = Gallery(self.test_images.named)
+        self.sent, self.drawings, self.thumbnails = SentImages(self), Drawings(self), Thumbnails(self)
         self.saliency = SaliencyMaps(self)
-        with contextlib.suppress(Missing):  # without test images, uploads can be looked at
-            self._add_test_images(examples)
-
-    def _add_test_images(self, count: int) -> None:
-        first = self._measured[self._first]
-        labels = first.labels(count)
-        # Runs with the same view share the images: reading a data set twice takes seconds.
-        inputs = {
-            run: (first if own.view == first.view else own).images(count).to(own.subject.device, own.subject.dtype)
-            for run, own in self._measured.items()
-        }
-        for n, label in enumerate(labels):
-            image = {run: images[n : n + 1] for run, images in inputs.items()}
-            self.gallery.add(f"test-{n}", image, first.view.name(int(label)))
+        self.index = Index(self, cache)
+        for number in range(min(examples, self.test_images.count)):  # without any, others can be sent
+            with contextlib.suppress(Unknown):  # a file that cannot be read
+                self.gallery.offer(self.test_images.named(f"test-{number}"))
 
     def prepare(self) -> None:
         """Compute what the first view asks for. The first forward and backward pass load much of torch."""
@@ -84,6 +82,10 @@ class Explorer:
                 self.predict(run, "test-0")
                 self.channels(run, "test-0", layer)
                 self.reconstruct(run, "test-0", layer, None, binary=True, edits={})
+
+    def close(self) -> None:
+        """End what is computed in the background."""
+        self.index.close()
 
     # --- what there is
 
@@ -101,7 +103,9 @@ class Explorer:
                 }
                 for subject in self.subjects.values()
             ],
-            "images": [{"name": image.name, "label": image.label} for image in self.gallery.list()],
+            "images": [image.info() for image in self.gallery.list()],
+            "drawing": None if self.drawings.refusal else self.drawings.canvas,
+            "no_drawing": self.drawings.refusal,
             "classes": list(self.view(self._first).class_names),
             "methods": explain.names(),
             "titles": {name: explain.get(name).label for name in explain.names()},
@@ -141,6 +145,11 @@ class Explorer:
         self.subject(run)
         return self._measured[run].view
 
+    def measured(self, run: str) -> Measured:
+        """The run as a report measures it."""
+        self.subject(run)
+        return self._measured[run]
+
     def audit(self, run: str) -> Audit:
         self.subject(run)
         return self._results(("audit", run), lambda: self._measured[run].audit)
@@ -157,11 +166,7 @@ class Explorer:
 
     def upload(self, content: bytes) -> str:
         """The name of the image in an image file."""
-        image = decode(content)
-        inputs = {
-            run: self.view(run)(image).to(subject.device, subject.dtype) for run, subject in self.subjects.items()
-        }
-        return self.gallery.upload(content, inputs)
+        return self.sent.add(content)
 
     def image(self, run: str, image: str) -> Tensor:
         """(1, C, H, W), as the run's network sees it."""
@@ -172,21 +177,12 @@ class Explorer:
         """The image as a person sees it, at the size of the first run's input."""
         return picture(self.view(self._first).pixels(self.image(self._first, image))[0])
 
-    def strip(self) -> Picture:
-        """All images beside each other, small, in the order of `info`."""
-        small = [_thumbnail(self.input(image.name)) for image in self.gallery.list()]
-        return grid([small], gap=0) if small else np.zeros((1, 1, 3), np.uint8)
-
     def predict(self, run: str, image: str) -> list[dict[str, Any]]:
         """The five likeliest classes."""
         subject, x = self.subject(run), self.image(run, image)
         with self.lock, torch.no_grad(), evaluating(subject.model):
             probabilities = probabilities_of(outputs_of(subject.model, x), multi_label=subject.multi_label)[0]
-        top = probabilities.topk(min(5, len(probabilities)))
-        return [
-            {"class": int(number), "name": self.view(run).name(int(number)), "probability": float(probability)}
-            for probability, number in zip(top.values, top.indices, strict=True)
-        ]
+        return likeliest(probabilities, self.view(run))
 
     # --- an image and a layer
 
@@ -292,12 +288,3 @@ def _check_channel(trace: invert.Trace, layer: str, channel: int) -> None:
     count = trace.grid.shape[0]
     if not 0 <= channel < count:
         raise Unknown(f"The layer {layer} has channels 0 to {count - 1}, not {channel}.")
-
-
-def _thumbnail(image: Picture, side: int = 56) -> Picture:
-    """At most that large, for a page that shows dozens."""
-    from PIL.Image import Resampling, fromarray
-
-    if image.shape[0] <= side:
-        return image
-    return np.array(fromarray(image).resize((side, side), Resampling.LANCZOS))

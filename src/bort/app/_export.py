@@ -16,6 +16,7 @@ from torch import Tensor
 from bort import explain
 from bort._environment import describe
 from bort.app._explorer import PATTERNS, Explorer
+from bort.app._find import Finder
 from bort.app._page_state import PageState, RunState
 from bort.pictures import Picture, enlarged, npy, picture, png, signal
 
@@ -48,7 +49,7 @@ def collect(explorer: Explorer, state: PageState) -> list[RunExport]:
     exports = []
     for number, run in enumerate(explorer.subjects):
         export = RunExport(run)
-        if state.view != "audit":
+        if VIEWS[state.view].of_image:
             export.facts["says"] = explorer.predict(run, state.image)
         VIEWS[state.view].collect(explorer, state, state.of_run(explorer, number), export)
         exports.append(export)
@@ -116,6 +117,33 @@ def _transplant(explorer: Explorer, state: PageState, own: RunState, export: Run
     export.facts |= facts | {"layer": own.layer, "features": own.k}
 
 
+def _draw(explorer: Explorer, state: PageState, own: RunState, export: RunExport) -> None:
+    content = explorer.drawings.named(state.drawing)
+    look = explorer.drawings.look(own.run, explorer.drawings.inputs(content, centre=state.centre)[own.run], state.layer)
+    back, layer, correlation = look["reconstruction"], look["layer"], look["correlation"]
+    export.pictures += [
+        ExportedPicture("drawing", "as drawn", explorer.drawings.picture(state.drawing)),
+        ExportedPicture(
+            "input", f"input{', centred' if state.centre else ''}", explorer.drawings.seen(content, centre=state.centre)
+        ),
+        ExportedPicture("reconstruction", f"from {layer}: correlation {correlation:.2f}", signal(back), back),
+    ]
+    export.facts |= {"says": look["classes"], "layer": layer, "correlation": correlation}
+
+
+def _find(explorer: Explorer, state: PageState, own: RunState, export: RunExport) -> None:
+    explorer.index.start()
+    found, place = Finder(explorer).find(state.question), list(explorer.subjects).index(own.run)
+    for image in found.pop("images"):
+        said = image["runs"][place]
+        verdict = "" if said["right"] is None else ", right" if said["right"] else ", wrong"
+        label = f"{image['name']}, “{image['label']}”" if image["label"] else image["name"]
+        words = f"{label}: says “{said['said']}”, {said['probability']:.1%}{verdict}"
+        export.pictures.append(ExportedPicture(image["name"], words, explorer.input(image["name"])))
+        export.facts.setdefault("images", []).append({"name": image["name"], "label": image["label"]} | said)
+    export.facts |= {"matches": found["matches"], "page": found["page"], "of": found["predicted"]}
+
+
 def _audit(explorer: Explorer, state: PageState, own: RunState, export: RunExport) -> None:
     export.facts["audit"] = explorer.audit(own.run).to_dict()
 
@@ -126,13 +154,17 @@ class ExportedView:
     """Adds the view's pictures and facts to a run's export."""
     title: str
     """Of the exported page, with fields of the page's state in braces."""
+    of_image: bool = True
+    """Whether it is about the image that is chosen, so that what the network says of it belongs to it."""
 
 
 VIEWS = {
     "inside": ExportedView(_inside, "Inside: {image}"),
     "evidence": ExportedView(_evidence, "Evidence: {image}, {method}"),
     "transplant": ExportedView(_transplant, "Transplant: features of {other} at the places of {image}"),
-    "audit": ExportedView(_audit, "Audit"),
+    "draw": ExportedView(_draw, "A drawing", of_image=False),
+    "find": ExportedView(_find, "Test images that were found", of_image=False),
+    "audit": ExportedView(_audit, "Audit", of_image=False),
 }
 """By their names in the page's address (PageState.view); views.js draws them on the page."""
 

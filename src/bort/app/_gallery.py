@@ -5,14 +5,10 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from torch import Tensor
-
-from bort.app._exceptions import Unknown
-
-_UPLOAD = "upload-"
 
 
 @dataclass(frozen=True)
@@ -20,37 +16,72 @@ class GalleryImage:
     name: str
     inputs: Mapping[str, Tensor]
     """(1, C, H, W) for each run, as its network sees the image: two trainings may normalise differently."""
-    label: str
-    """The class of a test image; empty for an upload."""
+    label: str = ""
+    """The class of a test image; empty if it is not known, and for an image that was sent or drawn."""
+    contrast: str = ""
+    """"dark on bright" or "bright on dark" if the networks' own images are the other way round; otherwise empty."""
+    inverse_of: str = ""
+    """The name of the image that was inverted to make this one."""
+
+    def info(self) -> dict[str, str]:
+        """For the page."""
+        return {"name": self.name, "label": self.label, "contrast": self.contrast, "inverse_of": self.inverse_of}
 
 
 class Gallery:
-    """Test images, and the last ``uploads`` that were sent; the oldest upload is dropped."""
+    """Test images, of which the page offers the first few and has the others read by their names; and the last images that
+    were sent or drawn.
 
-    def __init__(self, uploads: int = 16) -> None:
-        self._lock, self._uploads = threading.Lock(), uploads
-        self._images: OrderedDict[str, GalleryImage] = OrderedDict()
+    Args:
+        read: returns a test image by its name, or raises Unknown.
+        sent: how many images that were sent or drawn are kept; the oldest is dropped.
+        kept: how many other test images stay in memory; the one that was used longest ago is dropped.
+    """
 
-    def add(self, name: str, inputs: Mapping[str, Tensor], label: str) -> None:
+    def __init__(self, read: Callable[[str], GalleryImage], sent: int = 16, kept: int = 32) -> None:
+        self._lock, self._read, self._most_sent, self._most_kept = threading.Lock(), read, sent, kept
+        self._offered: dict[str, GalleryImage] = {}
+        self._sent: OrderedDict[str, GalleryImage] = OrderedDict()
+        self._others: OrderedDict[str, GalleryImage] = OrderedDict()
+
+    def offer(self, image: GalleryImage) -> None:
+        """A test image that the page always shows."""
         with self._lock:
-            self._images[name] = GalleryImage(name, inputs, label)
+            self._offered[image.name] = image
 
-    def upload(self, content: bytes, inputs: Mapping[str, Tensor]) -> str:
-        """The name of the image. The same file has the same name, and becomes the newest upload again."""
-        name = _UPLOAD + hashlib.sha256(content).hexdigest()[:16]
+    def send(self, image: GalleryImage) -> None:
+        """The image becomes the newest of those that were sent, also if it is there already."""
         with self._lock:
-            self._images.pop(name, None)
-            self._images[name] = GalleryImage(name, inputs, "")
-            for oldest in [other for other in self._images if other.startswith(_UPLOAD)][: -self._uploads]:
-                del self._images[oldest]
-        return name
+            self._sent[image.name] = image
+            self._sent.move_to_end(image.name)
+            while len(self._sent) > self._most_sent:
+                self._sent.popitem(last=False)
 
-    def list(self) -> list[GalleryImage]:
+    def offered(self) -> Sequence[GalleryImage]:
+        """The test images that the page always shows."""
         with self._lock:
-            return list(self._images.values())
+            return [*self._offered.values()]
+
+    def list(self) -> Sequence[GalleryImage]:
+        """What the page shows: the test images that are offered, then those that were sent, oldest first."""
+        with self._lock:
+            return [*self._offered.values(), *self._sent.values()]
 
     def __getitem__(self, name: str) -> GalleryImage:
         with self._lock:
-            if name not in self._images:
-                raise Unknown(f"There is no image {name!r} any more; choose another or send it again.")
-            return self._images[name]
+            if name in self._others:
+                self._others.move_to_end(name)
+            for images in (self._offered, self._sent, self._others):
+                if name in images:
+                    return images[name]
+        image = self._read(name)  # without the lock: it may read a file
+        with self._lock:
+            self._others[name] = image
+            while len(self._others) > self._most_kept:
+                self._others.popitem(last=False)
+        return image
+
+
+def name_of(kind: str, content: bytes) -> str:
+    """The same content has the same name."""
+    return f"{kind}-{hashlib.sha256(content).hexdigest()[:16]}"

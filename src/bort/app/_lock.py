@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from types import TracebackType
 
 from bort.app._exceptions import Busy
@@ -13,12 +14,26 @@ class ComputeLock:
 
     def __init__(self, seconds: float = 30.0) -> None:
         self._lock = threading.RLock()
+        self._count_lock, self._users = threading.Lock(), 0
         self.seconds = seconds
         """How long anybody waits for it."""
 
     def __enter__(self) -> None:
+        self._count(1)
         if not self._lock.acquire(timeout=self.seconds):
+            self._count(-1)
             raise Busy(f"Other calculations have taken more than {self.seconds:.0f} seconds; try again in a moment.")
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._lock.release()
+        self._count(-1)
+
+    def give_way(self) -> None:
+        """Wait until nobody has or wants the lock. Work in the background does so before each of its parts: a thread that
+        releases a lock and takes it again at once leaves others waiting."""
+        while self._users:
+            time.sleep(0.002)
+
+    def _count(self, change: int) -> None:
+        with self._count_lock:
+            self._users += change

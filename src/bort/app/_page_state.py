@@ -11,15 +11,18 @@ from pydantic import Field
 
 from bort._defaults import DELETION_STEPS, OVERLAY_STRENGTH, SALIENT_CHANNELS, SAT_THRESHOLD
 from bort.app._explorer import Explorer
+from bort.app._find import Order, Question
 from bort.app._parameters import (
     ChannelCount,
     ClassNumber,
     Edits,
     Method,
     Name,
+    PageNumber,
     Start,
     Strength,
     Threshold,
+    Wrong,
     edits_of,
 )
 from bort.app._saliency import MOST_TRACKED
@@ -30,7 +33,7 @@ class PageState:
     """Every field is a parameter of the page's address, left out where it has its default. The page takes names, defaults and
     choices from here (:func:`page_defaults`)."""
 
-    view: Literal["inside", "evidence", "transplant", "audit"] = "inside"
+    view: Literal["inside", "evidence", "transplant", "draw", "find", "audit"] = "inside"
     image: Name = ""
     layer: Name = ""
     part: Literal["all", "k"] = "all"
@@ -58,6 +61,21 @@ class PageState:
             description="-ratio.0: by the first run's ratio, the largest first.",
         ),
     ] = ""
+    drawing: Name = ""
+    centre: bool = True
+    find_label: Name = ""
+    find_said: Name = ""
+    find_wrong: Wrong = ""
+    find_disagree: bool = False
+    find_order: Order = "report"
+    find_page: PageNumber = 0
+
+    @property
+    def question(self) -> Question:
+        """What "Find images" asks."""
+        return Question(
+            self.find_label, self.find_said, self.find_wrong, self.find_disagree, self.find_order, self.find_page
+        )
 
     def of_run(self, explorer: Explorer, number: int) -> RunState:
         """For one of the runs. A layer that it does not have becomes its top layer, and counts are cut to its channels."""

@@ -35,6 +35,14 @@ Start = Annotated[int, Field(ge=0, le=1_000_000)]
 ClassNumber = Annotated[int, Field(ge=0, le=1_000_000)]
 Strength = Annotated[float, Field(ge=0, le=1)]
 Threshold = Annotated[float, Field(ge=0, lt=1)]
+Wrong = Annotated[
+    str,
+    Field(
+        pattern="^(any|all|[0-9]{1,2})?$",
+        description="any: a network is wrong; all: all of them are; 0: the first one is.",
+    ),
+]
+PageNumber = Annotated[int, Field(ge=0, le=1_000_000)]
 Edits = Annotated[
     str,
     Field(

@@ -14,6 +14,7 @@ from bort.app._explorer import PATTERNS, Explorer
 from bort.app._page_state import page_defaults
 from bort.app._parameters import Name
 from bort.app._saliency import MOST_TRACKED
+from bort.app._thumbnails import COLUMNS
 from bort.app._uploads import LARGEST_FILE
 from bort.pictures import png
 
@@ -29,7 +30,11 @@ def routes(explorer: Explorer) -> APIRouter:
     def info() -> dict[str, Any]:
         """Runs, layers, images, classes, methods; and every default that the page uses."""
         sizes = {"steps": DELETION_STEPS, "patterns": PATTERNS, "clusters": CLUSTERS}
-        return explorer.info() | {"most_tracked": MOST_TRACKED, "defaults": page_defaults() | sizes}
+        return explorer.info() | {
+            "image_columns": COLUMNS,
+            "most_tracked": MOST_TRACKED,
+            "defaults": page_defaults() | sizes,
+        }
 
     @router.post("/upload", response_model=answers.Uploaded, responses=TOO_LARGE, openapi_extra=_IMAGE_FILE)
     async def upload(request: Request) -> dict[str, str]:
@@ -41,14 +46,24 @@ def routes(explorer: Explorer) -> APIRouter:
                 raise HTTPException(413, f"The file is too large; at most {LARGEST_FILE // 2**20} MB are taken.")
         return {"image": await run_in_threadpool(explorer.upload, bytes(content))}
 
+    @router.post("/invert", response_model=answers.Uploaded)
+    def invert(image: Name) -> dict[str, str]:
+        """The same image with dark and bright exchanged, among the images that were sent."""
+        return {"image": explorer.sent.invert(image)}
+
+    @router.get("/image", response_model=answers.ImageInfo)
+    def image(image: Name) -> dict[str, str]:
+        """Of any image, offered or not: test-7 is the eighth test image of the report's order."""
+        return explorer.gallery[image].info()
+
     @router.get("/input.png", response_class=answers.Png)
     def shown(image: Name) -> Response:
         return answers.Png(png(explorer.input(image)))
 
     @router.get("/strip.png", response_class=answers.Png)
     def strip() -> Response:
-        """All images beside each other, in the order of /api/info: one request instead of dozens."""
-        return answers.Png(png(explorer.strip()))
+        """All images of /api/info row by row, image_columns beside each other: one request instead of dozens."""
+        return answers.Png(png(explorer.thumbnails.strip()))
 
     @router.get("/predict", response_model=list[answers.Prediction])
     def predict(run: Name, image: Name) -> list[dict[str, Any]]:

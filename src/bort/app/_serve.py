@@ -8,10 +8,12 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bort.app._explorer import Explorer
 from bort.app._listen import LOCAL, hosts, listen
+from bort.data import default_root
 from bort.subject import Images, Subject, of_models
 
 if TYPE_CHECKING:
@@ -37,13 +39,14 @@ def serve(
     """
     _require_packages()
     with listen(address, port) as listening:
-        explorer = Explorer(subjects() if callable(subjects) else subjects)
+        explorer = Explorer(subjects() if callable(subjects) else subjects, cache=_cache_folder())
         token = None if address in LOCAL else secrets.token_urlsafe(24)
         server = _server(explorer, listening, address, token)
         if token:
             say(f"Everybody who reaches {address} and has this address can use the explorer and this machine's time.")
         say(f"{_link(listening, address, token)}  (Ctrl-C ends it)")
         server.run(sockets=[listening])
+        explorer.close()
 
 
 def explore(
@@ -70,14 +73,14 @@ def explore(
     """
     _require_packages()
     subjects = of_models(models, images, labels=labels, size=size, mean=mean, std=std, classes=classes)
-    return Exploration(Explorer(subjects), port)
+    return Exploration(Explorer(subjects, cache=_cache_folder()), port)
 
 
 class Exploration:
     """An explorer that runs in a thread of its own."""
 
     def __init__(self, explorer: Explorer, port: int = 0) -> None:
-        self._listening = listen(LOCAL[0], port)
+        self._listening, self._explorer = listen(LOCAL[0], port), explorer
         self.address = _link(self._listening, LOCAL[0], None)
         """To open in a browser of this machine."""
         self._server = _server(explorer, self._listening, LOCAL[0], None, in_frames=True)
@@ -90,6 +93,7 @@ class Exploration:
         """End the server. Calling it again does nothing."""
         self._server.should_exit = True
         self._thread.join()
+        self._explorer.close()
         self._listening.close()
 
     def __enter__(self) -> Exploration:
@@ -109,6 +113,11 @@ class Exploration:
             f'<a href="{link}" target="_blank">{link}</a>'
             f'<iframe src="{link}" width="100%" height="900" style="border: 0" title="explorer"></iframe>'
         )
+
+
+def _cache_folder() -> Path:
+    """Where what is computed of a whole test set is kept."""
+    return default_root() / "explorer"
 
 
 def _require_packages() -> None:

@@ -13,7 +13,7 @@ from starlette.middleware.gzip import GZipMiddleware
 
 from bort import __version__
 from bort._colours import stylesheet
-from bort.app import _routes_audit, _routes_evidence, _routes_images, _routes_inside
+from bort.app import _routes_audit, _routes_draw, _routes_evidence, _routes_find, _routes_images, _routes_inside
 from bort.app._access import Access
 from bort.app._calculations import Calculations
 from bort.app._errors import ERRORS, answer_errors
@@ -57,6 +57,8 @@ def create(explorer: Explorer, access: Access, calculations: Calculations | None
         _routes_images.routes(explorer),
         _routes_inside.routes(explorer),
         _routes_evidence.routes(explorer, queue),
+        _routes_draw.routes(explorer),
+        _routes_find.routes(explorer),
         _routes_audit.routes(explorer),
     ):
         app.include_router(router)

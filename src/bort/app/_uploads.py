@@ -6,7 +6,7 @@ import io
 import warnings
 from typing import TYPE_CHECKING, Final
 
-from bort.data import to_eight_bits
+from bort.app._ink import Paper, on_paper
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -22,8 +22,8 @@ class Refused(ValueError):
     """The upload is not an image that is accepted; the message is for the person who sent it."""
 
 
-def decode(content: bytes) -> Image:
-    """The first picture of a file, in 8 bits of grey or colour."""
+def decode(content: bytes, paper: Paper = "bright") -> Image:
+    """The first picture of a file, in 8 bits of grey or colour; ``paper`` is seen where it is transparent."""
     from PIL import Image as images
     from PIL import ImageOps, UnidentifiedImageError
 
@@ -50,7 +50,7 @@ def decode(content: bytes) -> Image:
                     )
                 opened.seek(0)  # the first picture of an animation
                 opened.load()
-                return to_eight_bits(ImageOps.exif_transpose(opened))
+                return on_paper(ImageOps.exif_transpose(opened), paper)
     except Refused:
         raise
     except images.DecompressionBombError:
