@@ -27,6 +27,7 @@ LARGEST_SIDE: Final = 64
 """Of the networks' input, in pixels: larger images are photographs, and a drawing is none."""
 _CANVAS: Final = 224  # pixels of the canvas at its longer side, at most
 _KEPT: Final = 64
+_FEW_CLASSES: Final = 12  # of which all are shown
 
 
 class Drawings:
@@ -107,7 +108,7 @@ class Drawings:
         return np.asarray(self._image(content, centre=centre).convert("RGB"))
 
     def look(self, run: str, x: Tensor, layer: str) -> dict[str, Any]:
-        """The likeliest classes, and g of the layer's whole map with its correlation. A layer that the network does not have
+        """The likeliest classes, all if they are few, and g of the layer's whole map with its correlation. A layer that the network does not have
         is its top one."""
         subject, view = self._explorer.subject(run), self._explorer.view(run)
         with self._explorer.lock:
@@ -116,10 +117,11 @@ class Drawings:
                 layer = self._explorer.top(run) or explain.top_layer(subject.model, x)
             trace = invert.Backtracker(subject.model, layer).trace(x)
             back = trace.back(trace.maps)
+        probabilities = probabilities_of(trace.outputs)[0]
         return {
             "run": run,
             "layer": layer,
-            "classes": likeliest(probabilities_of(trace.outputs)[0], view),
+            "classes": likeliest(probabilities, view, len(probabilities) if len(probabilities) <= _FEW_CLASSES else 5),
             "reconstruction": back[0],
             "correlation": invert.correlation(back, x)[0].item(),
         }

@@ -128,7 +128,7 @@ def _draw(explorer: Explorer, state: PageState, own: RunState, export: RunExport
         ),
         ExportedPicture("reconstruction", f"from {layer}: correlation {correlation:.2f}", signal(back), back),
     ]
-    export.facts |= {"says": look["classes"], "layer": layer, "correlation": correlation}
+    export.facts |= {"says": look["classes"][:5], "layer": layer, "correlation": correlation}
 
 
 def _find(explorer: Explorer, state: PageState, own: RunState, export: RunExport) -> None:

@@ -1,9 +1,12 @@
 // The page: reacts to clicks, keys and dropped files, and draws the current view.
-import { fetchFile, fetchJson, url } from "./api.js";
+import { fetchFile, url } from "./api.js";
 import { leave } from "./calculations.js";
 import { element } from "./elements.js";
-import { changed, fit, info, read, remember, state } from "./state.js";
+import { learn, moveFocus, offer, open, thumbnails, upload } from "./picker.js";
+import { changed, fit, read, remember, state } from "./state.js";
 import { views } from "./views.js";
+
+export { thumbnails };
 
 // Changes the state and draws it. Another view or image is a new entry in the browser's history.
 export function set(changes) {
@@ -45,10 +48,11 @@ export async function show(dragged = "") {
     tab.tabIndex = selected ? 0 : -1;
   }
   thumbnails(document.getElementById("images"), "image", "image");
+  offer();
   leave();
   const panel = document.getElementById("view");
   panel.setAttribute("aria-labelledby", `tab-${state.view}`);
-  if (!state.image && state.view !== "audit") {
+  if (!state.image && !views[state.view].free) {
     delete panel.dataset.view;
     panel.classList.remove("stale");
     panel.setAttribute("aria-busy", "false");
@@ -66,64 +70,10 @@ export async function show(dragged = "") {
   }
 }
 
-// A row of images to choose from, with the mouse or the arrow keys. The choice is the state's ``key``.
-export function thumbnails(list, key, words) {
-  const names = info.images.map(({ name }) => name).join();
-  const changes = (name) => (key === "image" ? { image: name, edits: "", channel: "", start: "0" } : { [key]: name });
-  if (list.dataset.names !== names) {
-    list.dataset.names = names;
-    const count = info.images.length;
-    const strip = `url("${url("strip.png", { until: info.images.at(-1)?.name })}")`;  // another address after each upload, since browsers cache pictures
-    list.replaceChildren(...info.images.map(({ name, label }, number) => element("button", {
-      role: "option", "data-name": name, title: label ? `${name}: ${label}` : name, "aria-label": label ? `${name}, ${label}` : name,
-      onclick: () => set(changes(name)),
-      style: { "background-image": strip, "background-size": `${100 * count}% 100%`, "background-position": `${count > 1 ? (100 * number) / (count - 1) : 0}% 0` },
-    })));
-    list.setAttribute("aria-label", words[0].toUpperCase() + words.slice(1));
-    list.onkeydown = (event) => moveFocus(event, [...list.children], (option) => live(changes(option.dataset.name)));  // live: a key that is held down does not pile up requests
-  }
-  for (const option of list.children) {
-    option.setAttribute("aria-selected", option.dataset.name === state[key]);
-    option.tabIndex = option.dataset.name === state[key] ? 0 : -1;
-  }
-}
-
-// Arrow keys, Home and End choose among nodes and move the focus with the choice.
-function moveFocus(event, nodes, choose) {
-  const at = nodes.indexOf(document.activeElement);
-  const next = { ArrowRight: at + 1, ArrowLeft: at - 1 + nodes.length, Home: 0, End: nodes.length - 1 }[event.key];
-  if (at < 0 || next == null) return;
-  event.preventDefault();
-  choose(nodes[next % nodes.length]);
-  nodes[next % nodes.length].focus();
-}
-
-const fileNames = new Map();  // of uploads, which the server knows by their digests
-async function upload(picture) {
-  if (!picture) return;
-  const before = state.image;
-  say("Reading the image …", "note");
-  try {
-    const { image } = await fetchJson(url("upload"), { method: "POST", body: picture });
-    fileNames.set(image, picture.name);
-    await learn();
-    fit();
-    if (state.image !== before) { say(`${picture.name} is among the images now.`, "note"); await show(); return; }
-    await set({ image, edits: "", channel: "", start: "0" });
-  } catch (error) {
-    say(error.message);
-  }
-}
-
-// Asks what there is: after an upload the oldest one may be gone, and with the first image layers become known.
-async function learn() {
-  Object.assign(info, await fetchJson(url("info")));
-  for (const image of info.images) image.label ||= fileNames.get(image.name) ?? "";
-}
-
 async function save(name, path) {
   say("Working …", "note");
   try {
+    await views[state.view].settle?.();
     const link = element("a", { href: URL.createObjectURL(await fetchFile(url(path, Object.fromEntries(changed())))), download: name });
     link.click();
     URL.revokeObjectURL(link.href);
@@ -134,7 +84,7 @@ async function save(name, path) {
 }
 
 function makeTabs() {
-  document.getElementById("tabs").replaceChildren(...Object.entries(views).map(([view, { title }]) =>
+  document.getElementById("tabs").replaceChildren(...Object.entries(views).filter(([, { refusal }]) => !refusal?.()).map(([view, { title }]) =>
     element("button", { role: "tab", id: `tab-${view}`, "aria-controls": "view", "data-view": view }, title)));
 }
 
@@ -151,16 +101,27 @@ function listen() {
     if (name === "drop") upload(event.dataTransfer.files[0]);
   });
   document.getElementById("link").addEventListener("click", async () => {
+    await views[state.view].settle?.();
     try { await navigator.clipboard.writeText(location.href); say("The address is on the clipboard.", "note"); }
     catch { say(location.href, "note"); }
   });
   document.getElementById("export").addEventListener("click", () => save("bort-view.zip", "export.zip"));
   document.getElementById("page").addEventListener("click", () => save("bort-view.html", "export.html"));
-  window.addEventListener("popstate", async () => { const wrong = [...read(location.search), ...fit()]; await show(); warn(wrong); });
+  window.addEventListener("popstate", async () => { const wrong = await readAddress(); await show(); warn(wrong); });
+}
+
+// Takes over the address. Returns the sentences about what it asks for in vain.
+async function readAddress() {
+  const wrong = read(location.search);
+  for (const image of [state.image, state.other]) await open(image);
+  wrong.push(...fit());
+  const refusal = views[state.view].refusal?.();
+  const sentences = wrong.length ? [`The address asks for ${wrong.join(", ")}, which is not there.`] : [];
+  if (refusal) { sentences.push(`The address asks for the view “${views[state.view].title}”. ${refusal}`); state.view = "inside"; }
+  return sentences;
 }
 
 async function begin() {
-  makeTabs();
   for (let tries = 5; ; tries--) {
     try { await learn(); break; } catch (error) {
       say(error.message);
@@ -168,7 +129,8 @@ async function begin() {
       await new Promise((resolve) => setTimeout(resolve, 2000));
     }
   }
-  const wrong = [...read(location.search), ...fit()];
+  makeTabs();
+  const wrong = await readAddress();
   listen();
   remember();  // without the token, which is in a cookie now
   await show();
@@ -176,8 +138,8 @@ async function begin() {
   document.body.dataset.ready = "1";
 }
 
-function warn(wrong) {
-  if (wrong.length) say(`The address asks for ${wrong.join(", ")}, which is not there.`);
+function warn(sentences) {
+  if (sentences.length) say(sentences.join(" "));
 }
 
 begin();

@@ -76,8 +76,8 @@ export function slider(words, key, { min, max, step }, { disabled = false, title
   return node;
 }
 
-export function check(words, key, { disabled = false } = {}) {
-  const node = control(key, words, (id) => element("input", { type: "checkbox", id, name: key, onchange: (event) => set({ [key]: event.target.checked ? "1" : "0" }) }));
+export function check(words, key, { disabled = false, change = (value) => set({ [key]: value }) } = {}) {
+  const node = control(key, words, (id) => element("input", { type: "checkbox", id, name: key, onchange: (event) => change(event.target.checked ? "1" : "0") }));
   const input = node.querySelector("input");
   [input.checked, input.disabled] = [state[key] === "1", disabled];
   return node;

@@ -2,10 +2,18 @@
 // choices come from the server (PageState in _page_state.py).
 export const info = { runs: [], images: [], classes: [], methods: [], slow: [] };  // the answer of /api/info
 export const state = {};
+export const opened = [];  // test images that this page has opened besides those that are always offered
 
-const bounds = { k: [1, 1e5], start: [0, 1e6], tracked: [1, 1e5], threshold: [0, 0.95], strength: [0, 1], step: [0, 1e5] };
-const integers = ["k", "start", "tracked", "step"];
-const patterns = { channel: /^\d+\.\d+$/, edits: /^[\d.,:;-]*$/, target: /^\d+$/, sort: /^(-?[a-z_]+\.\d+)?$/ };
+// All images to choose from: test images first, then those that were sent or drawn.
+export function images() {
+  const isTest = ({ name }) => name.startsWith("test-");
+  const offered = new Set(info.images.map(({ name }) => name));
+  return [...info.images.filter(isTest), ...opened.filter(({ name }) => !offered.has(name)), ...info.images.filter((image) => !isTest(image))];
+}
+
+const bounds = { k: [1, 1e5], start: [0, 1e6], tracked: [1, 1e5], threshold: [0, 0.95], strength: [0, 1], step: [0, 1e5], find_page: [0, 1e6] };
+const integers = ["k", "start", "tracked", "step", "find_page"];
+const patterns = { channel: /^\d+\.\d+$/, edits: /^[\d.,:;-]*$/, target: /^\d+$/, drawing: /^drawing-[0-9a-f]{16}$/, find_wrong: /^(any|all|\d{1,2})$/, sort: /^(-?[a-z_]+\.\d+)?$/ };
 
 function isValid(key, value) {
   const { choices } = info.defaults;
@@ -32,14 +40,14 @@ export function read(search) {
 export function fit() {
   const wrong = [];
   const drop = (key, words) => { wrong.push(`${words} ${state[key]}`); state[key] = info.defaults.state[key]; };
-  const images = info.images.map(({ name }) => name);
+  const names = images().map(({ name }) => name);
   const layers = info.runs[0].layers.map(({ name }) => name);
-  if (state.image && !images.includes(state.image)) drop("image", "the image");
+  if (state.image && !names.includes(state.image)) drop("image", "the image");
   if (state.layer && layers.length && !layers.includes(state.layer)) drop("layer", "the layer");
   if (!info.methods.includes(state.method)) drop("method", "the method");
-  state.image ||= images[0] ?? "";
+  state.image ||= names[0] ?? "";
   state.layer ||= info.runs[0].top;
-  if (!images.includes(state.other)) state.other = images[1] ?? state.image;
+  if (!names.includes(state.other)) state.other = names[1] ?? state.image;
   const channelsOf = (run) => (run && layerOf(run)?.channels) ?? 0;
   const [run, channel] = state.channel.split(".").map(Number);
   if (state.channel && !(channel < channelsOf(info.runs[run]))) drop("channel", "the channel");
@@ -47,6 +55,8 @@ export function fit() {
   if (!info.runs.every(haveChannels)) drop("edits", "the edits");
   if (state.target && !(Number(state.target) < info.classes.length)) drop("target", "the class");
   if (Number(state.step) > info.defaults.steps) drop("step", "the step");
+  if (/^\d/.test(state.find_wrong) && !info.runs[state.find_wrong]) drop("find_wrong", "the mistakes of network");
+  if (info.runs.length === 1 && ["confidence", "correlation"].includes(state.find_order)) drop("find_order", "the order by a difference in");
   if (Number(state.start) >= widest()) state.start = info.defaults.state.start;
   return wrong;
 }

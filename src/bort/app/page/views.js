@@ -1,13 +1,19 @@
 // One function a view, each in a file of its own. It fills the panel, then its pictures as they come.
 import { audit } from "./audit.js";
+import { draw, settle } from "./draw.js";
 import { evidence } from "./evidence.js";
+import { find } from "./find.js";
 import { inside } from "./inside.js";
+import { info } from "./state.js";
 import { transplant } from "./transplant.js";
 
 // By their names in the page's address (PageState.view), in the order of the tabs. _export.py has the same views for exports.
+// `free`: it needs no image. `refusal`: why these networks do not have it. `settle`: what links and exports wait for.
 export const views = {
   inside: { title: "Look inside", draw: inside },
   evidence: { title: "Evidence", draw: evidence },
   transplant: { title: "Transplant", draw: transplant },
-  audit: { title: "Audit", draw: audit },
+  draw: { title: "Draw", draw, settle, free: true, refusal: () => info.no_drawing },
+  find: { title: "Find images", draw: find, free: true },
+  audit: { title: "Audit", draw: audit, free: true },
 };
