@@ -117,7 +117,7 @@ class Drawings:
                 layer = self._explorer.top(run) or explain.top_layer(subject.model, x)
             trace = invert.Backtracker(subject.model, layer).trace(x)
             back = trace.back(trace.maps)
-        probabilities = probabilities_of(trace.outputs)[0]
+        probabilities = probabilities_of(trace.outputs, multi_label=subject.multi_label)[0]
         return {
             "run": run,
             "layer": layer,

@@ -142,9 +142,10 @@ class Index:
                 continue
 
     def _predict(self, run: str, start: int, x: Tensor, labels: Tensor) -> None:
-        model, own = self._explorer.subject(run).model, self.runs[run]
-        with torch.no_grad(), evaluating(model):
-            probabilities = probabilities_of(outputs_of(model, x)).cpu().float()
+        subject, own = self._explorer.subject(run), self.runs[run]
+        with torch.no_grad(), evaluating(subject.model):
+            outputs = outputs_of(subject.model, x).cpu().float()
+        probabilities = probabilities_of(outputs, multi_label=subject.multi_label)
         places = slice(start, start + len(x))
         highest = probabilities.max(dim=1)
         own.labels[places] = labels.numpy()

@@ -49,6 +49,7 @@ export async function show(dragged = "") {
   }
   thumbnails(document.getElementById("images"), "image", "image");
   offer();
+  document.getElementById("picker").hidden = Boolean(views[state.view].alone);
   leave();
   const panel = document.getElementById("view");
   panel.setAttribute("aria-labelledby", `tab-${state.view}`);

@@ -72,8 +72,6 @@ export class Canvas {
 
   press(event) {
     if (this.down !== null || event.button !== 0) return;
-    event.preventDefault();
-    this.area.focus({ preventScroll: true });
     this.cursor.hidden = true;
     this.down = event.pointerId;
     try { this.area.setPointerCapture(event.pointerId); } catch { /* a pointer that has just left */ }

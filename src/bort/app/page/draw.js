@@ -1,11 +1,11 @@
 // Draw: what the networks say of a drawing while it is drawn.
 import { fetchJson, url } from "./api.js";
-import { say, set, show } from "./app.js";
+import { say, set } from "./app.js";
 import { Canvas } from "./canvas.js";
 import { cards, check, element, fill, loadPictures, percent, slot } from "./elements.js";
 import { chosenImage, learn } from "./picker.js";
 import { layers } from "./shared.js";
-import { info, remember, state } from "./state.js";
+import { info, place, remember, state } from "./state.js";
 
 const PAUSE = 50;  // milliseconds between requests, at least
 let board = null;  // the canvas and its tools, which stay when another view is shown
@@ -86,12 +86,13 @@ function changed(down) {
 }
 
 async function drawCards() {
-  const place = document.querySelector("#view .drawn");
-  if (!place) return;
+  const cardsOf = document.querySelector("#view .drawn");
+  if (!cardsOf) return;
   const now = answer;
-  if (!now) { delete place.dataset.view; fill(place, [hint()]); return; }
-  if (place.firstElementChild?.classList.contains("hint")) place.replaceChildren();
-  await cards(place, [], async (run, body) => {
+  if (!now) { delete cardsOf.dataset.view; fill(cardsOf, [hint()]); board.verdicts.replaceChildren(); return; }
+  verdicts(now);
+  if (cardsOf.firstElementChild?.classList.contains("hint")) cardsOf.replaceChildren();
+  await cards(cardsOf, [], async (run, body) => {
     const own = now.runs.find((one) => one.run === run.name);
     const placePictures = await loadPictures(body, [[now.picture, state.centre === "1" ? "as the network sees it, centred" : "as the network sees it"],
       [own.picture, `reconstruction from ${own.layer}, correlation ${own.correlation.toFixed(2)}`]]);
@@ -107,17 +108,28 @@ function hint() {
 // A bar for each class in their order, so that bars stay in their places; of many classes the likeliest.
 function bars(run, body, classes) {
   const inOrder = classes.length > 5 ? [...classes].sort((one, other) => one.class - other.class) : classes;
-  const node = slot(body, "bars", () => element("ol", { class: "bars", "aria-label": "What the network says" }));
+  const node = slot(body, "bars", () => element("ol", { class: "bars", "aria-label": "What the network says", style: { "--run": colourOf(run) } }));
   while (node.children.length > inOrder.length) node.lastChild.remove();
-  inOrder.forEach(({ name: words, probability }, number) => {
-    const line = node.children[number] ?? node.appendChild(element("li", {}, element("span"), element("meter", { min: 0, max: 1 }), element("b")));
-    const [label, meter, value] = line.children;
-    [label.textContent, label.title, meter.value, value.textContent] = [words, words, probability, percent(probability)];
-    meter.setAttribute("aria-label", `${words}: ${percent(probability)}`);
-    line.classList.toggle("first", probability === classes[0].probability);
+  inOrder.forEach(({ class: number, name: words, probability }, at) => {
+    const line = node.children[at] ?? node.appendChild(element("li", {}, element("span"), element("i"), element("b")));
+    const [label, bar, value] = line.children;
+    [label.textContent, label.title, value.textContent] = [words, words, percent(probability)];
+    bar.style.setProperty("--part", probability);
+    line.classList.toggle("first", number === classes[0].class);
   });
   return node;
 }
+
+// What the networks say in a line each, for screens on which the cards are below the canvas.
+function verdicts({ runs }) {
+  runs.forEach(({ run, classes: [{ name: words, probability }], picture }, number) => {
+    const line = board.verdicts.children[number] ?? board.verdicts.appendChild(element("p", { class: "of-run", style: { "--run": colourOf({ name: run }) } }, element("img", { alt: "", width: 48, height: 48 }), element("span")));
+    const [image, text] = line.children;
+    [image.src, text.textContent] = [picture, `${run}: ${words}, ${percent(probability)}`];
+  });
+}
+
+const colourOf = (run) => `var(--run-${place(run)})`;
 
 // --- the canvas and its tools
 
@@ -133,10 +145,11 @@ function makeBoard() {
   const disable = (node, isDisabled) => { if (isDisabled && document.activeElement === node) canvas.area.focus(); node.disabled = isDisabled; };
   const update = (isEmpty) => { disable(undo, !canvas.undoable.length); disable(clear, isEmpty); disable(look, isEmpty); };
   update(true);
-  const node = element("section", { class: "board", "aria-label": "Drawing" }, canvas.area,
+  const verdictLines = element("div", { class: "verdicts" });
+  const node = element("section", { class: "board", "aria-label": "Drawing" }, canvas.area, verdictLines,
     element("div", { class: "tools-of-drawing" }, element("label", {}, element("span", {}, "pen ", output), width), eraser, undo, clear, look),
     element("p", { class: "keys", id: "draw-keys" }, "Keys in the box: the arrows move, Space paints a pixel, Shift with an arrow draws, Ctrl+Z undoes."));
-  return { node, canvas, update };
+  return { node, canvas, update, verdicts: verdictLines };
 }
 
 // Keeps the drawing as an image, like one that was sent, and shows it in the other views.

@@ -3,6 +3,7 @@ import { fetchJson, url } from "./api.js";
 import { live, say, set, show } from "./app.js";
 import { element } from "./elements.js";
 import { fit, images, info, opened, state } from "./state.js";
+import { views } from "./views.js";
 
 const fileNames = new Map();  // of uploads, which the server knows by their digests
 const MOST_OPENED = 16;
@@ -93,7 +94,7 @@ export async function upload(picture) {
     await learn();
     fit();
     if (state.image !== before) { say(`${picture.name} is among the images now.`, "note"); await show(); return; }
-    await set(chosenImage(image));
+    await set({ ...chosenImage(image), ...(views[state.view].free ? { view: "inside" } : {}) });  // where it can be seen
   } catch (error) {
     say(error.message);
   }
@@ -103,7 +104,7 @@ export async function upload(picture) {
 export function offer() {
   const node = document.getElementById("offer");
   const { name, contrast, inverse_of: original } = images().find((image) => image.name === state.image) ?? {};
-  const key = contrast || original ? `${name} ${contrast}` : "";
+  const key = (contrast || original) && !views[state.view].alone ? `${name} ${contrast}` : "";
   if (node.dataset.key === key) return;
   node.dataset.key = key;
   if (!key) { node.replaceChildren(); return; }

@@ -8,12 +8,12 @@ import { info } from "./state.js";
 import { transplant } from "./transplant.js";
 
 // By their names in the page's address (PageState.view), in the order of the tabs. _export.py has the same views for exports.
-// `free`: it needs no image. `refusal`: why these networks do not have it. `settle`: what links and exports wait for.
+// `free`: it needs no image. `alone`: the images above have no part in it. `refusal`: why these networks do not have it. `settle`: what links and exports wait for.
 export const views = {
   inside: { title: "Look inside", draw: inside },
   evidence: { title: "Evidence", draw: evidence },
   transplant: { title: "Transplant", draw: transplant },
-  draw: { title: "Draw", draw, settle, free: true, refusal: () => info.no_drawing },
-  find: { title: "Find images", draw: find, free: true },
+  draw: { title: "Draw", draw, settle, free: true, alone: true, refusal: () => info.no_drawing },
+  find: { title: "Find images", draw: find, free: true, alone: true },
   audit: { title: "Audit", draw: audit, free: true },
 };
