@@ -6,7 +6,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from bort import nets
-from bort.invert import Backtracker
+from bort.invert import Backtracker, forward_from
 from tests.invert.test_backtrack import Net, seeds
 
 
@@ -55,7 +55,7 @@ class Pair(nn.Module):
 
 @pytest.mark.parametrize("activation", [nn.GELU(), nn.ReLU(), nn.Identity()])
 @pytest.mark.parametrize("pair", [False, True])
-def test_verdicts_on_maps(activation, pair):
+def test_forward_from_maps(activation, pair):
     """Maps take the features' place: after the activation, or inside the tuple that a layer returns."""
 
     class Whole(nn.Module):
@@ -71,8 +71,8 @@ def test_verdicts_on_maps(activation, pair):
     net, x = Whole().double(), seeds(2, 1, 4, 4)
     back = Backtracker(net, "first", "gradient")
     maps = seeds(2, 3, 4, 4, seed=1) - 0.5
-    torch.testing.assert_close(back.verdicts(x, maps), net.head(maps.amax(dim=(2, 3))))
-    torch.testing.assert_close(back.verdicts(x, back.features(x)), net(x))
+    torch.testing.assert_close(forward_from(net, "first", x, maps), net.head(maps.amax(dim=(2, 3))))
+    torch.testing.assert_close(forward_from(net, "first", x, back.features(x)), net(x))
 
 
 def test_under_inference_mode():

@@ -1,9 +1,10 @@
 """From feature maps back to the input: g of the paper, and what can be seen with it."""
 
 from bort._budget import memory_budget
-from bort.invert._backtrack import Backtracker
+from bort.invert._backtrack import Backtracker, forward_from
 from bort.invert._correlation import correlation
 from bort.invert._decompose import Decomposition, decompose, reconstruct
+from bort.invert._effects import approximate_effects, channel_effects
 from bort.invert._grid import Grid, grid_of
 from bort.invert._reconstruct_layer import LayerReconstruction, reconstruct_layer
 from bort.invert._rules import RULES, Rule
@@ -22,8 +23,11 @@ __all__ = [
     "Salient",
     "Synthesis",
     "Trace",
+    "approximate_effects",
+    "channel_effects",
     "correlation",
     "decompose",
+    "forward_from",
     "grid_of",
     "memory_budget",
     "reconstruct",

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from bort._budget import current_budget
-from bort._failures import Refused
 from bort._inspect import check_input, evaluating, outputs_of, precise, unwrapped, widened
+from bort.invert._forward import hooked
 from bort.invert._grid import find_layer
 from bort.invert._rules import RULES, Rule, Rules
 from bort.invert._trace import Trace
@@ -36,7 +32,7 @@ class Backtracker:
         if rule not in RULES:
             raise ValueError(f"rule={rule!r} is unknown: choose one of {', '.join(RULES)}")
         self.model, self.layer, self.rule = precise(model), layer, rule
-        self._module = find_layer(self.model, layer)
+        find_layer(self.model, layer)  # a name that does not exist is an error here
 
     def trace(self, x: Tensor) -> Trace:
         """One forward pass of a batch of inputs."""
@@ -70,21 +66,6 @@ class Backtracker:
         traces = (self.trace(batch) for batch in self.batches(x))
         return torch.cat([trace(trace.features) for trace in traces])
 
-    def verdicts(self, x: Tensor, features: Tensor) -> Tensor:
-        """(N, classes): the logits that the rest of the model computes with these features in the place of those of x."""
-        x = widened(x)
-        activated = self.trace(x).activated
-        rules = Rules("gradient", replacement=features if activated else None)
-
-        def replace(output: Tensor) -> Tensor:
-            if activated:  # the activation function behind the layer returns the replacement
-                rules.watch(output)
-                return output
-            return features
-
-        with self._hooked(replace), evaluating(self.model), torch.no_grad(), rules:
-            return outputs_of(self.model, x)
-
     def _forward(self, x: Tensor) -> tuple[Trace, int]:
         """A traced pass, and how many activations it met that the rule is for."""
         rules = Rules(self.rule)
@@ -99,7 +80,7 @@ class Backtracker:
         # The fused kernels of attention cannot go back for several seeds at once (vmap).
         plain_attention = sdpa_kernel(SDPBackend.MATH)
         with (
-            self._hooked(record),
+            hooked(self.model, self.layer, record),
             evaluating(self.model),
             torch.inference_mode(False),
             torch.enable_grad(),
@@ -125,6 +106,7 @@ class Backtracker:
             rule=self.rule,
             smooth=rules.smooth,
             activated=rules.activated is not None,
+            uses=len(outputs),
             largest=max(rules.largest, leaf.numel()),
             total=max(rules.total, leaf.numel()),
             _model=self.model,
@@ -135,19 +117,14 @@ class Backtracker:
         )
         return trace, rules.activations
 
-    @contextmanager
-    def _hooked(self, change: Callable[[Tensor], Tensor]) -> Iterator[None]:
-        """Inside, the layer's output (the first one if it has several) is replaced by ``change(output)``."""
 
-        def hook(module: nn.Module, inputs: Any, output: Any) -> Any:
-            several = isinstance(output, (tuple, list)) and len(output) > 0
-            first = output[0] if several else output
-            if not isinstance(first, Tensor):
-                raise Refused(f"the layer {self.layer!r} gives no tensor but {type(output).__name__}")
-            return type(output)([change(first), *output[1:]]) if several else change(first)
+def forward_from(model: nn.Module, layer: str, x: Tensor, features: Tensor) -> Tensor:
+    """(M, classes): the logits that the rest of a model computes with these features in the place of the layer's own.
 
-        handle = self._module.register_forward_hook(hook)
-        try:
-            yield
-        finally:
-            handle.remove()
+    Args:
+        model, layer: see :class:`Backtracker`.
+        x: the inputs, whose pass gives what goes around the layer.
+        features: in the layer's own layout, after the activation function if one follows directly: one for each input, or
+            any number for a single one. For several calls with one x, keep its trace and use :meth:`Trace.forward`.
+    """
+    return Backtracker(model, layer, "gradient").trace(x).forward(features)

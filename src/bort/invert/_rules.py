@@ -134,7 +134,8 @@ class Rules(TensorCount):
         self.count(result)
         if self._watched is a:
             if self._replacement is not None:
-                result = self._replacement
+                # In place, the model may go on with the tensor that it handed in.
+                result = a.set_(self._replacement) if in_place else self._replacement  # type: ignore[call-overload]
             self.activated = result
             if result is a:  # in place: every later use is one of the activated tensor
                 self._watched = None

@@ -124,7 +124,7 @@ def _synthesize(
         images = _like(back(images, seed), source)
     return Synthesis(
         images=images,
-        map_verdicts=back.verdicts(source, seed).argmax(dim=1),
+        map_verdicts=from_source.forward(seed).argmax(dim=1),
         image_verdicts=back.trace(images).outputs.argmax(dim=1),
         source_classes=from_source.outputs.argmax(dim=1),
         target_classes=from_target.outputs.argmax(dim=1),

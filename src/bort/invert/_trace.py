@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from bort._budget import current_budget
 from bort._inspect import NO_GRADIENT, finite
+from bort.invert._forward import Rest
 from bort.invert._grid import Grid, grid_of
 from bort.invert._rules import Rule
 from bort.invert._salient import Salient, salient
@@ -28,6 +29,8 @@ class Trace:
     """Whether the rule has acted on smooth activations, of which the model may have others beside its ReLUs."""
     activated: bool
     """Whether the features are those after an activation function that follows, and not the layer's own output."""
+    uses: int
+    """How often the pass has used the layer: the features are those of the last use."""
     largest: int
     """Numbers in the largest tensor of the pass: about what each seed takes in memory on its way back."""
     total: int
@@ -83,6 +86,32 @@ class Trace:
             chosen = self._logits.gather(1, classes.clone()[:, None])  # the classes may be a tensor of inference mode
             (gradient,) = torch.autograd.grad(chosen.sum(), self._end, retain_graph=True, materialize_grads=True)
         return self.grid.to_map(gradient)
+
+    def with_maps(self, maps: Tensor) -> Tensor:
+        """Features in the layer's own layout from maps (M, C, H, W) that take the place of the trace's, one for each image or
+        any number for a single one. Tokens without a place in the image stay as they are."""
+        features = self.grid.from_map(maps.to(self.features.dtype))
+        if self.grid.prefix:
+            features[:, : self.grid.prefix] = self.features[:, : self.grid.prefix]
+        return features
+
+    def forward(self, features: Tensor) -> Tensor:
+        """(M, classes): the logits that the rest of the model computes with these features, in the layer's own layout, in the
+        place of the trace's: one for each image, or any number for a single one."""
+        return self._rest(features)
+
+    @cached_property
+    def _rest(self) -> Rest:
+        return Rest(
+            self._model,
+            self._layer,
+            self._input.detach(),
+            self.features,
+            self.outputs,
+            activated=self.activated,
+            uses=self.uses,
+            largest=self.largest,
+        )
 
     def _back(self, seeds: Tensor) -> Tensor:
         def back(seed: Tensor) -> Tensor:
