@@ -6,6 +6,8 @@ import zipfile
 
 import numpy as np
 
+from bort.app._edits import ChannelEdits
+
 
 def unpacked(client, **view):
     answer = client.get("/api/export.zip", params={"image": "test-0", "layer": "conv5"} | view)
@@ -25,6 +27,10 @@ def test_an_export_is_the_view_of_all_runs(client, explorer):
             "input.png",
             "reconstruction.png",
             "reconstruction.npy",
+            "after.png",
+            "after.npy",
+            "difference.png",
+            "difference.npy",
             "channel-2.png",
             "channel-2.npy",
             "channels.png",
@@ -33,7 +39,7 @@ def test_an_export_is_the_view_of_all_runs(client, explorer):
     }
     assert "1-plain/channel-2.png" not in files, "the channel is the second run's"
     back = np.load(io.BytesIO(files["1-plain/reconstruction.npy"]))
-    expected, like = explorer.reconstruct("plain", "test-0", "conv5", 3, binary=False, edits={})
+    expected, like = explorer.inside.reconstruct("plain", "test-0", "conv5", 3, binary=False, edits=ChannelEdits())
     assert np.array_equal(back, expected.numpy())
     assert manifest["runs"][0]["correlation"] == like
     assert len(manifest["runs"][0]["channels"]) == 64

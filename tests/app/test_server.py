@@ -15,6 +15,7 @@ from bort import _defaults, explain, invert, measure
 from bort.app import Explorer
 from bort.app._cache import Cache
 from bort.app._calculations import Calculations
+from bort.app._edits import ChannelEdits
 from bort.app._exceptions import Busy
 from bort.pictures import picture, scale_of, signal
 
@@ -284,8 +285,8 @@ def test_the_first_view_is_prepared(subjects):
     explorer = Explorer(subjects[:1], examples=1)
     explorer.prepare()
     with no_passes(explorer):
-        assert len(explorer.channels("plain", "test-0", "conv5")["channels"]) == 64
-        explorer.reconstruct("plain", "test-0", "conv5", None, binary=True, edits={})
+        assert len(explorer.inside.channels("plain", "test-0", "conv5")["channels"]) == 64
+        explorer.inside.reconstruct("plain", "test-0", "conv5", None, binary=True, edits=ChannelEdits())
 
 
 def test_nobody_waits_for_ever(client, busy):

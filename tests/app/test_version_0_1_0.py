@@ -27,11 +27,11 @@ def test_an_address_is_read_into_the_same_state(client_of, old_explorer, manifes
     assert answer.status_code == 200
     with zipfile.ZipFile(io.BytesIO(answer.content)) as archive:
         again = json.loads(archive.read("manifest.json"))
-    assert again["view"] == manifest["view"]
+    assert again["view"].items() >= manifest["view"].items(), "what has been added since is at its default"
     assert again["address"] == manifest["address"]
     assert again.keys() == manifest.keys()
     for run, before in zip(again["runs"], manifest["runs"], strict=True):
-        assert run == close(before), "the same image, and the same numbers"
+        assert {key: run[key] for key in before} == close(before), "the same image, and the same numbers"
 
 
 def close(value):

@@ -86,11 +86,21 @@ class Prediction(Answer):
     probability: float
 
 
+class ClassChange(Answer):
+    number: int = Field(alias="class")
+    name: str
+    before: float = Field(description="Probability.")
+    after: float
+
+
 class ChannelInfo(Answer):
     channel: int
-    value: float
+    value: float = Field(description="Its largest activation.")
     row: int
     column: int
+    effect: float | None = Field(
+        description="Change of the class's logit without it; null if another rank was asked for."
+    )
 
 
 class PictureAnswer(Answer):
@@ -103,6 +113,8 @@ class Channels(Answer):
     columns: int
     count: int = Field(description="Of the layer's channels.")
     channels: list[ChannelInfo]
+    target: str | None = Field(description="The class that effects are on; null if another rank was asked for.")
+    is_exact: bool = Field(description="False: effects are approximated by gradient × activation.")
 
 
 class Signal(PictureAnswer):
@@ -111,6 +123,17 @@ class Signal(PictureAnswer):
 
 class Reconstruction(Signal):
     correlation: float = Field(description="With the input.")
+    scale: float = Field(description="The size of the values with the strongest colours.")
+
+
+class Edit(PictureAnswer):
+    """The reconstruction after the edits, on the scale of the one before, and what the network says of the edited map."""
+
+    correlation: float = Field(description="With the input.")
+    difference: str = Field(description="A data URL of a PNG: after − before.")
+    largest: float = Field(description="The largest difference, in levels (of 255) of the reconstruction's picture.")
+    stronger: float = Field(description="How many times stronger than the reconstruction the difference is shown.")
+    classes: list[ClassChange] = Field(description="The likeliest before or after, in the order of those before.")
 
 
 class Clusters(PictureAnswer):

@@ -5,20 +5,22 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from bort import explain, invert
-from bort._defaults import CLUSTERS, SALIENT_CHANNELS
+from bort._defaults import SALIENT_CHANNELS
 from bort._inspect import evaluating, outputs_of, probabilities_of
 from bort._sample_sizes import SampleSizes
 from bort.app._cache import Cache
 from bort.app._drawing import Drawings
+from bort.app._edits import ChannelEdits
 from bort.app._exceptions import Unknown
 from bort.app._gallery import Gallery
 from bort.app._index import Index
+from bort.app._inside import Inside
 from bort.app._lock import ComputeLock
 from bort.app._saliency import SaliencyMaps
 from bort.app._sent import SentImages
@@ -27,13 +29,9 @@ from bort.app._thumbnails import Thumbnails
 from bort.app._verdicts import likeliest
 from bort.data import View
 from bort.measure import Audit
-from bort.pictures import Picture, coloured_groups, grid, picture, scale_of, signal
+from bort.pictures import Picture, picture
 from bort.report import Measured, measured
 from bort.subject import Subject
-
-PATTERNS: Final = 64
-"""Channel patterns that the page shows at a time."""
-_COLUMNS: Final = 8  # of a sheet of patterns
 
 
 class Explorer:
@@ -64,10 +62,10 @@ class Explorer:
         self.lock = ComputeLock()
         self._results = Cache(self.lock, size=64)
         self._traces = Cache(self.lock, size=12)  # each holds the activations of a pass through the network
-        self._sheets = Cache(self.lock, size=12)
         self.test_images = NumberedImages(self._measured)
         self.gallery = Gallery(self.test_images.named)
         self.sent, self.drawings, self.thumbnails = SentImages(self), Drawings(self), Thumbnails(self)
+        self.inside = Inside(self)
         self.saliency = SaliencyMaps(self)
         self.index = Index(self, cache)
         for number in range(min(examples, self.test_images.count)):  # without any, others can be sent
@@ -80,8 +78,8 @@ class Explorer:
             with contextlib.suppress(Exception):  # the page gets the error when it asks
                 layer = self.top(run)
                 self.predict(run, "test-0")
-                self.channels(run, "test-0", layer)
-                self.reconstruct(run, "test-0", layer, None, binary=True, edits={})
+                self.inside.channels(run, "test-0", layer)
+                self.inside.reconstruct(run, "test-0", layer, None, binary=True, edits=ChannelEdits())
 
     def close(self) -> None:
         """End what is computed in the background."""
@@ -184,72 +182,6 @@ class Explorer:
             probabilities = probabilities_of(outputs_of(subject.model, x), multi_label=subject.multi_label)[0]
         return likeliest(probabilities, self.view(run))
 
-    # --- an image and a layer
-
-    def channels(self, run: str, image: str, layer: str, k: int | None = None, start: int = 0) -> dict[str, Any]:
-        """k channels in the order of salience, from the start-th on, and a sheet of their patterns."""
-        count = k or PATTERNS
-        return self._sheets((run, image, layer, count, start), lambda: self._sheet(run, image, layer, count, start))
-
-    def _sheet(self, run: str, image: str, layer: str, k: int, start: int) -> dict[str, Any]:
-        trace = self._trace(run, image, layer)
-        count, _, width = trace.grid.shape
-        if start >= count:
-            raise Unknown(f"The layer {layer} has {count} channels: there is none behind the {start}th.")
-        salient = trace.salient(min(k, count - start), start)
-        signals = trace.back(salient.seeds())[:, 0]
-        scale = scale_of(signals)
-        patterns = [signal(pattern, scale) for pattern in signals]
-        rows = [patterns[i : i + _COLUMNS] for i in range(0, len(patterns), _COLUMNS)]
-        return {
-            "sheet": grid(rows, gap=0, colour=0),
-            "scale": scale,
-            "columns": min(_COLUMNS, len(patterns)),
-            "count": count,
-            "channels": [
-                {"channel": int(c), "value": float(v), "row": int(p) // width, "column": int(p) % width}
-                for c, v, p in zip(salient.channels[0], salient.values[0], salient.places[0], strict=True)
-            ],
-        }
-
-    def channel(self, run: str, image: str, layer: str, channel: int) -> Tensor:
-        """(C, H, W): the pattern of one channel, at its strongest place."""
-        trace = self._trace(run, image, layer)
-        _check_channel(trace, layer, channel)
-        maps = trace.maps
-        seed = torch.zeros_like(maps)
-        seed[0, channel].view(-1)[maps[0, channel].argmax()] = 1
-        with self.lock:
-            return trace.back(seed)[0]
-
-    def reconstruct(
-        self, run: str, image: str, layer: str, k: int | None, *, binary: bool, edits: dict[int, float]
-    ) -> tuple[Tensor, float]:
-        """(C, H, W) from the whole map or its k most salient channels, some channels scaled by the factors in ``edits``; and
-        the correlation with the input."""
-        trace = self._trace(run, image, layer)
-        if k is None:
-            seed = trace.maps.clone()
-        else:
-            salient = trace.salient(k)
-            seed = salient.seed(None if binary else salient.values)
-        for channel, factor in edits.items():
-            _check_channel(trace, layer, channel)
-            seed[0, channel] *= factor
-        with self.lock:
-            back = trace.back(seed)
-        return back[0], invert.correlation(back, self.image(run, image))[0].item()
-
-    def clusters(
-        self, run: str, image: str, layer: str, k: int | None = None, groups: int = CLUSTERS
-    ) -> tuple[Picture, list[int]]:
-        """The signals of the k most salient channels, a colour a group, and the group of each channel."""
-        model, k = self.subject(run).model, k or self._default_k(run, image, layer)
-        with self.lock:
-            parts = invert.decompose(model, self.image(run, image), layer, k, clusters=min(groups, k))
-        assert parts.clusters is not None
-        return coloured_groups(parts.signals[0], parts.clusters[0], groups), parts.clusters[0].tolist()
-
     # --- two images and a layer
 
     def transplant(
@@ -257,7 +189,7 @@ class Explorer:
     ) -> tuple[Tensor, dict[str, Any]]:
         """The target's features at the source's places (paper, "Details of Decomposition and Synthesis"): the image as a
         person sees it, (C, H, W), and what the network says of it."""
-        model, view, k = self.subject(run).model, self.view(run), k or self._default_k(run, target, layer)
+        model, view, k = self.subject(run).model, self.view(run), k or self.default_k(run, target, layer)
         with self.lock:
             synthesis = invert.synthesize(model, self.image(run, source), self.image(run, target), layer, k, path=path)
         return view.pixels(synthesis.images)[0], {
@@ -274,17 +206,11 @@ class Explorer:
     def _any_input(self, run: str) -> Tensor | None:
         return next((image.inputs[run] for image in self.gallery.list()), None)
 
-    def _trace(self, run: str, image: str, layer: str) -> invert.Trace:
+    def trace(self, run: str, image: str, layer: str) -> invert.Trace:
         """The forward pass of an image, from whose layer everything else goes back."""
         model, x = self.subject(run).model, self.image(run, image)
         return self._traces((run, image, layer), lambda: invert.Backtracker(model, layer).trace(x))
 
-    def _default_k(self, run: str, image: str, layer: str) -> int:
+    def default_k(self, run: str, image: str, layer: str) -> int:
         """The paper's 64 channels, or all of a narrower layer."""
-        return min(SALIENT_CHANNELS, self._trace(run, image, layer).grid.shape[0])
-
-
-def _check_channel(trace: invert.Trace, layer: str, channel: int) -> None:
-    count = trace.grid.shape[0]
-    if not 0 <= channel < count:
-        raise Unknown(f"The layer {layer} has channels 0 to {count - 1}, not {channel}.")
+        return min(SALIENT_CHANNELS, self.trace(run, image, layer).grid.shape[0])

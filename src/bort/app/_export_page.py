@@ -53,6 +53,8 @@ def _section(explorer: Explorer, export: RunExport, state: PageState) -> str:
         first = export.facts["says"][0]
         text += f"<p>It says {escape(first['name'])}, {first['probability']:.1%}.</p>"
     text += f'<div class="pictures">{figures}</div>' if figures else ""
+    if "classes" in export.facts:
+        text += _changes(export.facts["classes"])
     if "curves" in export.facts:
         text += _curve(export.facts["curves"][state.score], state)
     if "like_source" in export.facts:
@@ -61,6 +63,17 @@ def _section(explorer: Explorer, export: RunExport, state: PageState) -> str:
     if state.view == "audit":
         text += _table(explorer.audit(export.run))
     return text + "</section>"
+
+
+def _changes(classes: list[dict[str, Any]]) -> str:
+    """What the network says before and after the edits."""
+    rows = "".join(
+        f"<tr><td>{escape(one['name'])}</td><td>{one['before']:.1%}</td><td>{one['after']:.1%}</td>"
+        f"<td>{100 * (one['after'] - one['before']):+.1f}</td></tr>"
+        for one in classes
+    )
+    head = "<tr><th>class</th><th>before</th><th>after</th><th>change in points</th></tr>"
+    return f'<div class="wide"><table><thead>{head}</thead><tbody>{rows}</tbody></table></div>'
 
 
 def _curve(curve: dict[str, Any], state: PageState, width: int = 420, height: int = 160) -> str:

@@ -10,10 +10,13 @@ from fastapi import Depends
 from pydantic import Field
 
 from bort._defaults import DELETION_STEPS, OVERLAY_STRENGTH, SALIENT_CHANNELS, SAT_THRESHOLD
+from bort.app._edits import ChannelEdits
 from bort.app._explorer import Explorer
 from bort.app._find import Order, Question
+from bort.app._inside import Rank
 from bort.app._parameters import (
     ChannelCount,
+    ChosenChannels,
     ClassNumber,
     Edits,
     Method,
@@ -23,7 +26,6 @@ from bort.app._parameters import (
     Strength,
     Threshold,
     Wrong,
-    edits_of,
 )
 from bort.app._saliency import MOST_TRACKED
 
@@ -33,14 +35,15 @@ class PageState:
     """Every field is a parameter of the page's address, left out where it has its default. The page takes names, defaults and
     choices from here (:func:`page_defaults`)."""
 
-    view: Literal["inside", "evidence", "transplant", "draw", "find", "audit"] = "inside"
+    view: Literal["inside", "channel", "evidence", "transplant", "draw", "find", "audit"] = "inside"
     image: Name = ""
     layer: Name = ""
     part: Literal["all", "k"] = "all"
     k: ChannelCount = SALIENT_CHANNELS
     binary: bool = True
     start: Start = 0
-    channel: Annotated[str, Field(max_length=40, description="0.12 is channel 12 of the first run.")] = ""
+    rank: Rank = "strength"
+    channel: ChosenChannels = ""
     edits: Edits = ""
     clusters: bool = False
     method: Method = "sat"
@@ -82,15 +85,15 @@ class PageState:
         run = list(explorer.subjects)[number]
         top = explorer.top(run)
         layer = self.layer if self.layer in [info["name"] for info in explorer.layers(run)] else top
-        chosen_in, _, channel = self.channel.partition(".")
+        chosen = [part.partition(".") for part in self.channel.split(",")]
         edits = self.edits.split(";")  # one part a run
         return RunState(
             run,
             layer,
             min(self.k, explorer.channel_count(run, layer)) if layer else 1,
             min(self.tracked, MOST_TRACKED, explorer.channel_count(run, top)) if layer else 1,
-            int(channel) if chosen_in == str(number) and channel.isdecimal() else None,
-            edits_of(edits[number]) if number < len(edits) else {},
+            tuple(int(channel) for in_run, _, channel in chosen if in_run == str(number)),
+            ChannelEdits.parse(edits[number]) if number < len(edits) else ChannelEdits(),
         )
 
     def address(self) -> str:
@@ -111,8 +114,9 @@ class RunState:
     layer: str
     k: int
     tracked: int
-    channel: int | None
-    edits: dict[int, float]
+    channels: tuple[int, ...]
+    """Those that are chosen; the last one is shown large."""
+    edits: ChannelEdits
 
 
 RequestedState = Annotated[PageState, Depends()]

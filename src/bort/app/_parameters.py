@@ -43,12 +43,20 @@ Wrong = Annotated[
     ),
 ]
 PageNumber = Annotated[int, Field(ge=0, le=1_000_000)]
+ChosenChannels = Annotated[
+    str,
+    Field(
+        max_length=2000,
+        pattern=r"^(\d{1,3}\.\d{1,6}(,\d{1,3}\.\d{1,6})*)?$",
+        description="0.12,0.40,1.3: channels 12 and 40 of the first run, and channel 3 of the second.",
+    ),
+]
 Edits = Annotated[
     str,
     Field(
         max_length=4000,
         description="Channels to scale: 12:0,40:2.5 switches channel 12 off and makes channel 40 two and a half times as "
-        "strong.",
+        "strong; *:0,12:1 switches all but channel 12 off.",
     ),
 ]
 
@@ -69,17 +77,3 @@ class SaliencyRequest:
 
 
 RequestedMap = Annotated[SaliencyRequest, Depends()]
-
-
-def edits_of(text: str) -> dict[int, float]:
-    """Channels and their factors."""
-    factors = {}
-    for part in filter(None, text.split(",")):
-        channel, _, factor = part.partition(":")
-        try:
-            factors[int(channel)] = float(factor)
-        except ValueError:
-            raise ValueError(f"edits: {part!r} is not channel:factor, such as 12:0.5.") from None
-        if not abs(factors[int(channel)]) <= 100:
-            raise ValueError(f"edits: the factor of {part!r} must be from -100 to 100.")
-    return factors

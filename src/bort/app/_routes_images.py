@@ -10,7 +10,8 @@ from fastapi.concurrency import run_in_threadpool
 from bort._defaults import CLUSTERS, DELETION_STEPS
 from bort.app import _answers as answers
 from bort.app._errors import TOO_LARGE
-from bort.app._explorer import PATTERNS, Explorer
+from bort.app._explorer import Explorer
+from bort.app._inside import PATTERNS
 from bort.app._page_state import page_defaults
 from bort.app._parameters import Name
 from bort.app._saliency import MOST_TRACKED

@@ -8,9 +8,11 @@ from fastapi import APIRouter, Query, Response
 
 from bort._defaults import CLUSTERS
 from bort.app import _answers as answers
+from bort.app._edits import ChannelEdits
 from bort.app._explorer import Explorer
 from bort.app._export import data_url
-from bort.app._parameters import ChannelCount, Edits, Name, PatternCount, Start, edits_of
+from bort.app._inside import Rank
+from bort.app._parameters import ChannelCount, ClassNumber, Edits, Name, PatternCount, Start
 from bort.pictures import picture, png, scale_of, signal
 
 
@@ -19,15 +21,22 @@ def routes(explorer: Explorer) -> APIRouter:
 
     @router.get("/channels", response_model=answers.Channels)
     def channels(
-        run: Name, image: Name, layer: Name, k: PatternCount | None = None, start: Start = 0
+        run: Name,
+        image: Name,
+        layer: Name,
+        k: PatternCount | None = None,
+        start: Start = 0,
+        rank: Rank = "strength",
+        target: ClassNumber | None = None,
     ) -> dict[str, Any]:
-        """Channels in the order of salience, from the start-th on, and a sheet of their patterns as a data URL."""
-        sheet = explorer.channels(run, image, layer, k, start)
+        """Channels in the order of the rank, from the start-th on, and a sheet of their patterns as a data URL. With rank
+        "effect", on the logit of ``target`` or of the predicted class."""
+        sheet = explorer.inside.channels(run, image, layer, k, start, rank, target)
         return sheet | {"sheet": data_url(sheet["sheet"])}
 
     @router.get("/channel.png", response_class=answers.Png)
     def channel(run: Name, image: Name, layer: Name, channel: Annotated[int, Query(ge=0, le=1_000_000)]) -> Response:
-        return answers.Png(png(signal(explorer.channel(run, image, layer, channel))))
+        return answers.Png(png(signal(explorer.inside.channel(run, image, layer, channel))))
 
     @router.get("/reconstruct", response_model=answers.Reconstruction)
     def reconstruct(
@@ -39,9 +48,30 @@ def routes(explorer: Explorer) -> APIRouter:
         edits: Edits = "",
     ) -> dict[str, Any]:
         """From the whole map, or from its k most salient features."""
-        back, correlation = explorer.reconstruct(run, image, layer, k, binary=binary, edits=edits_of(edits))
+        scaled = ChannelEdits.parse(edits)
+        back, correlation = explorer.inside.reconstruct(run, image, layer, k, binary=binary, edits=scaled)
         scale = scale_of(back)
         return {"picture": data_url(signal(back, scale)), "correlation": correlation, "scale": scale}
+
+    @router.get("/edit", response_model=answers.Edit)
+    def edit(
+        run: Name,
+        image: Name,
+        layer: Name,
+        edits: Edits,
+        k: ChannelCount | None = None,
+        binary: bool = True,
+    ) -> dict[str, Any]:
+        """What edits change: the reconstruction, and what the network says when the edited map runs on through it."""
+        edited = explorer.inside.edit(run, image, layer, k, binary=binary, edits=ChannelEdits.parse(edits))
+        return {
+            "picture": data_url(signal(edited.after, edited.scale)),
+            "correlation": edited.correlation,
+            "difference": data_url(signal(edited.difference)),
+            "largest": edited.largest,
+            "stronger": edited.stronger,
+            "classes": edited.classes,
+        }
 
     @router.get("/clusters", response_model=answers.Clusters)
     def clusters(
@@ -51,7 +81,7 @@ def routes(explorer: Explorer) -> APIRouter:
         k: PatternCount | None = None,
         groups: Annotated[int, Query(ge=1, le=12)] = CLUSTERS,
     ) -> dict[str, Any]:
-        coloured, members = explorer.clusters(run, image, layer, k, groups)
+        coloured, members = explorer.inside.clusters(run, image, layer, k, groups)
         return {"picture": data_url(coloured), "groups": members}
 
     @router.get("/transplant", response_model=answers.Transplant)

@@ -25,6 +25,11 @@ class Salient:
     shape: tuple[int, int, int]
     """channels, height and width of the map"""
 
+    def part(self, numbers: Tensor) -> Salient:
+        """The channels with these numbers (K,) in the order, in the order of the numbers."""
+        chosen = numbers.to(self.channels.device)
+        return Salient(self.channels[:, chosen], self.values[:, chosen], self.places[:, chosen], self.shape)
+
     def seed(self, strengths: Tensor | float | None = None, places: Tensor | None = None) -> Tensor:
         """(N, C, H, W): all k channels in one map, each with its strength at its place and 0 elsewhere.
 
