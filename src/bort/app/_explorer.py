@@ -14,6 +14,7 @@ from bort import explain, invert
 from bort._defaults import SALIENT_CHANNELS
 from bort._inspect import evaluating, outputs_of, probabilities_of
 from bort._sample_sizes import SampleSizes
+from bort.app._atlas import Atlases
 from bort.app._cache import Cache
 from bort.app._drawing import Drawings
 from bort.app._edits import ChannelEdits
@@ -22,6 +23,7 @@ from bort.app._gallery import Gallery
 from bort.app._index import Index
 from bort.app._inside import Inside
 from bort.app._lock import ComputeLock
+from bort.app._portrait import Portraits
 from bort.app._saliency import SaliencyMaps
 from bort.app._sent import SentImages
 from bort.app._test_images import NumberedImages
@@ -68,6 +70,8 @@ class Explorer:
         self.inside = Inside(self)
         self.saliency = SaliencyMaps(self)
         self.index = Index(self, cache)
+        self.atlases = Atlases(self, cache)
+        self.portraits = Portraits(self)
         for number in range(min(examples, self.test_images.count)):  # without any, others can be sent
             with contextlib.suppress(Unknown):  # a file that cannot be read
                 self.gallery.offer(self.test_images.named(f"test-{number}"))
@@ -84,6 +88,7 @@ class Explorer:
     def close(self) -> None:
         """End what is computed in the background."""
         self.index.close()
+        self.atlases.close()
 
     # --- what there is
 

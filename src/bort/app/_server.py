@@ -13,7 +13,15 @@ from starlette.middleware.gzip import GZipMiddleware
 
 from bort import __version__
 from bort._colours import stylesheet
-from bort.app import _routes_audit, _routes_draw, _routes_evidence, _routes_find, _routes_images, _routes_inside
+from bort.app import (
+    _routes_audit,
+    _routes_channel,
+    _routes_draw,
+    _routes_evidence,
+    _routes_find,
+    _routes_images,
+    _routes_inside,
+)
 from bort.app._access import Access
 from bort.app._calculations import Calculations
 from bort.app._errors import ERRORS, answer_errors
@@ -56,6 +64,7 @@ def create(explorer: Explorer, access: Access, calculations: Calculations | None
     for router in (
         _routes_images.routes(explorer),
         _routes_inside.routes(explorer),
+        _routes_channel.routes(explorer),
         _routes_evidence.routes(explorer, queue),
         _routes_draw.routes(explorer),
         _routes_find.routes(explorer),

@@ -1,0 +1,91 @@
+"""A channel of a layer: what excites it, over the test images."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+
+from bort.app import _answers as answers
+from bort.app._atlas import Job
+from bort.app._channel import ChannelFacts, dead, most_alike
+from bort.app._explorer import Explorer
+from bort.app._export import data_url
+from bort.app._parameters import Name, Start
+from bort.pictures import signal
+
+Channel = Annotated[int, Query(ge=0, le=1_000_000)]
+
+
+def routes(explorer: Explorer) -> APIRouter:
+    router = APIRouter(prefix="/api")
+
+    @router.get("/atlas", response_model=answers.AtlasStatus)
+    def atlas(run: Name, layer: Name, again: bool = False) -> dict[str, Any]:
+        """How far the layer's atlas is, and its dead channels. The first time it is begun; ``again`` begins anew after a
+        failure."""
+        job = explorer.atlases(run, layer, again=again)
+        return _status(job) | {"dead": dead(job.atlas)}
+
+    @router.get("/channel", response_model=answers.ChannelPage)
+    def channel(run: Name, layer: Name, channel: Channel, again: bool = False) -> dict[str, Any]:
+        """What the layer's atlas says of a channel so far. The first time the atlas is begun, as by /api/atlas."""
+        job = explorer.atlases(run, layer, again=again)
+        return _status(job) | facts_of(explorer, run, ChannelFacts(job.atlas, layer, channel))
+
+    @router.get("/portrait", response_model=answers.PortraitAnswer)
+    def portrait(run: Name, layer: Name, channel: Channel, known: Start) -> dict[str, Any]:
+        """The places that excite a channel most, its patterns there, and what the network says without it: of the first
+        ``known`` images of the layer's atlas."""
+        facts = ChannelFacts(explorer.atlases(run, layer).atlas, layer, channel, known)
+        made = explorer.portraits(run, layer, channel, facts)
+        return {
+            "places": [
+                {
+                    "image": f"test-{place.number}",
+                    "value": place.value,
+                    "box": place.box,
+                    "pattern": data_url(signal(place.pattern, made.scale)),
+                }
+                for place in made.places
+            ],
+            "mean": None if made.mean is None else data_url(signal(made.mean)),
+            "is_whole": made.is_whole,
+            "changes": made.changes,
+        }
+
+    @router.get("/alike", response_model=answers.Alike)
+    def alike(run: Name, layer: Name, channel: Channel, other: Name, other_layer: Name) -> dict[str, Any]:
+        """The channel of another run's layer that the same images excite. Both atlases are begun, as by /api/atlas."""
+        job, beside = explorer.atlases(run, layer), explorer.atlases(other, other_layer)
+        ChannelFacts(job.atlas, layer, channel)  # a channel that is not there is an error
+        found = most_alike(job.atlas, channel, beside.atlas)
+        return {
+            "known": min(job.atlas.known, beside.atlas.known),
+            "channel": None if found is None else found[0],
+            "correlation": None if found is None else found[1],
+        }
+
+    return router
+
+
+def _status(job: Job) -> dict[str, Any]:
+    return {"state": job.state, "message": job.message, "known": job.atlas.known, "images": job.atlas.images}
+
+
+def facts_of(explorer: Explorer, run: str, facts: ChannelFacts) -> dict[str, Any]:
+    """What the page and exports say of a channel."""
+    view = explorer.view(run)
+    return {
+        "active": facts.active,
+        "strongest": facts.strongest,
+        "by_label": facts.by_label,
+        "excited": [
+            {"image": f"test-{number}", "value": float(facts.values[number]), "name": view.name(facts.class_of(number))}
+            for number in facts.excited()
+        ],
+        "classes": [
+            {"class": one.number, "name": view.name(one.number), "mean": one.mean, "images": one.images}
+            for one in facts.by_class()
+        ],
+    }
