@@ -137,16 +137,13 @@ class Edit(PictureAnswer):
     classes: list[ClassChange] = Field(description="The likeliest before or after, in the order of those before.")
 
 
-class Progress(Answer):
-    """Of an atlas: which test images excite a layer's channels."""
+class AtlasStatus(Answer):
+    """How far an atlas is: which test images excite a layer's channels."""
 
     state: AtlasState
     message: str = Field(description="Why it failed.")
     known: int = Field(description="Test images that have been looked at.")
     images: int = Field(description="How many it will be, unless it takes too long.")
-
-
-class AtlasStatus(Progress):
     dead: list[int] = Field(description="Channels that no image so far excites.")
 
 
@@ -163,7 +160,8 @@ class ExcitedClass(Answer):
     images: int
 
 
-class ChannelPage(Progress):
+class ChannelPage(Answer):
+    known: int = Field(description="Test images that this is of.")
     active: int = Field(description="Images with an activation above 0.")
     strongest: float
     by_label: bool = Field(description="Whether classes are those of the images; otherwise those that are predicted.")

@@ -51,8 +51,8 @@ class Job:
 
 
 class Atlases:
-    """One thread, which goes on with the layer that was asked for last. Pages' questions come first: it waits for them between
-    batches, and rests as long as it computes.
+    """One thread, which goes on with the layer that was asked for last. Pages' questions come first: it waits for them after
+    each batch, and rests as long as it computes.
 
     Args:
         explorer: whose runs and test images these are.

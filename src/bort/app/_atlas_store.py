@@ -40,7 +40,7 @@ class Atlas:
 
     @property
     def channels(self) -> int:
-        return self.values.shape[1]
+        return int(self.values.shape[1])
 
     @property
     def images(self) -> int:

@@ -75,10 +75,10 @@ def dead(atlas: Atlas) -> list[int]:
     return [] if not len(values) else np.flatnonzero(~(values > 0).any(axis=0)).tolist()
 
 
-def most_alike(atlas: Atlas, channel: int, other: Atlas) -> tuple[int, float] | None:
+def most_alike(atlas: Atlas, channel: int, other: Atlas, known: int | None = None) -> tuple[int, float] | None:
     """The channel of the other atlas that the same images excite, and the correlation of the two over the images that both
-    know; None if this one is the same for all of them."""
-    known = min(atlas.known, other.known)
+    know, or the first ``known``; None if this one is the same for all of them."""
+    known = min(atlas.known, other.known) if known is None else min(atlas.known, other.known, known)
     one, all_others = atlas.values[:known, channel].astype(float), other.values[:known].astype(float)
     read = ~(np.isnan(one) | np.isnan(all_others).any(axis=1))
     one, all_others = one[read] - one[read].mean() if read.any() else one[read], all_others[read]

@@ -201,7 +201,8 @@ class Inside:
         return Edited(before, after, correlation, self._classes(run, trace.outputs[0], logits[0]))
 
     def _classes(self, run: str, before: Tensor, after: Tensor) -> list[dict[str, Any]]:
-        both = torch.stack([probabilities_of(before), probabilities_of(after)]).double().cpu()
+        multi_label = self._explorer.subject(run).multi_label
+        both = probabilities_of(torch.stack([before, after]), multi_label=multi_label).double().cpu()
         likeliest = both.amax(dim=0).topk(min(_CLASSES, both.shape[1])).indices
         ordered = likeliest[both[0, likeliest].argsort(descending=True, stable=True)].tolist()
         view = self._explorer.view(run)

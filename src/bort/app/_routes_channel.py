@@ -7,7 +7,6 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 
 from bort.app import _answers as answers
-from bort.app._atlas import Job
 from bort.app._channel import ChannelFacts, dead, most_alike
 from bort.app._explorer import Explorer
 from bort.app._export import data_url
@@ -25,13 +24,19 @@ def routes(explorer: Explorer) -> APIRouter:
         """How far the layer's atlas is, and its dead channels. The first time it is begun; ``again`` begins anew after a
         failure."""
         job = explorer.atlases(run, layer, again=again)
-        return _status(job) | {"dead": dead(job.atlas)}
+        return {
+            "state": job.state,
+            "message": job.message,
+            "known": job.atlas.known,
+            "images": job.atlas.images,
+            "dead": dead(job.atlas),
+        }
 
     @router.get("/channel", response_model=answers.ChannelPage)
-    def channel(run: Name, layer: Name, channel: Channel, again: bool = False) -> dict[str, Any]:
-        """What the layer's atlas says of a channel so far. The first time the atlas is begun, as by /api/atlas."""
-        job = explorer.atlases(run, layer, again=again)
-        return _status(job) | facts_of(explorer, run, ChannelFacts(job.atlas, layer, channel))
+    def channel(run: Name, layer: Name, channel: Channel, known: Start | None = None) -> dict[str, Any]:
+        """What the layer's atlas says of a channel: all that is known so far, or of the first ``known`` images. The atlas is
+        begun, as by /api/atlas."""
+        return facts_of(explorer, run, ChannelFacts(explorer.atlases(run, layer).atlas, layer, channel, known))
 
     @router.get("/portrait", response_model=answers.PortraitAnswer)
     def portrait(run: Name, layer: Name, channel: Channel, known: Start) -> dict[str, Any]:
@@ -55,13 +60,16 @@ def routes(explorer: Explorer) -> APIRouter:
         }
 
     @router.get("/alike", response_model=answers.Alike)
-    def alike(run: Name, layer: Name, channel: Channel, other: Name, other_layer: Name) -> dict[str, Any]:
-        """The channel of another run's layer that the same images excite. Both atlases are begun, as by /api/atlas."""
-        job, beside = explorer.atlases(run, layer), explorer.atlases(other, other_layer)
-        ChannelFacts(job.atlas, layer, channel)  # a channel that is not there is an error
-        found = most_alike(job.atlas, channel, beside.atlas)
+    def alike(
+        run: Name, layer: Name, channel: Channel, other: Name, other_layer: Name, known: Start | None = None
+    ) -> dict[str, Any]:
+        """The channel of another run's layer that the same images excite: of all that both atlases know, or of the first
+        ``known``. They are begun, as by /api/atlas."""
+        own, beside = explorer.atlases(run, layer).atlas, explorer.atlases(other, other_layer).atlas
+        ChannelFacts(own, layer, channel)  # a channel that is not there is an error
+        found = most_alike(own, channel, beside, known)
         return {
-            "known": min(job.atlas.known, beside.atlas.known),
+            "known": min(own.known, beside.known) if known is None else min(own.known, beside.known, known),
             "channel": None if found is None else found[0],
             "correlation": None if found is None else found[1],
         }
@@ -69,14 +77,11 @@ def routes(explorer: Explorer) -> APIRouter:
     return router
 
 
-def _status(job: Job) -> dict[str, Any]:
-    return {"state": job.state, "message": job.message, "known": job.atlas.known, "images": job.atlas.images}
-
-
 def facts_of(explorer: Explorer, run: str, facts: ChannelFacts) -> dict[str, Any]:
     """What the page and exports say of a channel."""
     view = explorer.view(run)
     return {
+        "known": facts.known,
         "active": facts.active,
         "strongest": facts.strongest,
         "by_label": facts.by_label,

@@ -121,11 +121,7 @@ export const heading = (run) => element("h2", {}, runName(run), " ",
 // is returned puts them into the card.
 export async function loadPictures(body, list) {
   const pair = slot(body, "pictures", () => element("div", { class: "pair" }));
-  await Promise.all(list.map(async ([source]) => {
-    const loaded = new Image();
-    loaded.src = source;
-    try { await loaded.decode(); } catch { throw new Error("A picture did not come. Try again in a moment."); }
-  }));
+  await load(list.map(([source]) => source));
   return () => {
     while (pair.children.length > list.length) pair.lastChild.remove();
     list.forEach(([source, words], number) => {
@@ -137,6 +133,12 @@ export async function loadPictures(body, list) {
     return pair;
   };
 }
+
+export const load = (sources) => Promise.all(sources.map(async (source) => {
+  const loaded = new Image();
+  loaded.src = source;
+  try { await loaded.decode(); } catch { throw new Error("A picture did not come. Try again in a moment."); }
+}));
 
 // A figure whose picture is as large as there is room for.
 export function figureOf(source = null, words = "") {

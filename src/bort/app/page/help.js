@@ -9,6 +9,8 @@ export const texts = {
   "transplant.k": "How many of the target's strongest channels are moved to the source's places.",
   binary: "Whether each channel counts as a single 1 at its strongest place, as in the paper, or with its real strength.",
   clusters: "Puts channels with similar patterns into groups and shows each group in a colour.",
+  rank: "The order of the channels: by their largest activation, or by how much a class's logit changes when a channel is switched off.",
+  "inside.target": "The class whose logit channels are ranked by: the one that the network names, or one that you choose.",
   reset: "Makes all channels as strong as they were.",
   method: "How the map is made: each method says in its own way which pixels count.",
   target: "The class that is asked about: the one that the network names, or one that you choose.",

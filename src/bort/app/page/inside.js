@@ -1,111 +1,123 @@
-// Look inside: a layer's channels, their patterns, and the image that is reconstructed from them.
+// Look inside: a layer's channels, the image that is reconstructed from them, and what changes when channels are edited.
 import { ask, url } from "./api.js";
-import { live, set } from "./app.js";
-import { button, cards, check, choice, element, fill, loadPictures, predictions, scaleBar, slider, slot } from "./elements.js";
+import { set, show } from "./app.js";
+import { line, startAgain, statusOf, watch } from "./atlas.js";
+import { bars } from "./bars.js";
+import { grid, pager, startOf } from "./channels.js";
+import { editor } from "./editor.js";
+import { button, cards, check, choice, element, figureOf, fill, load, scaleBar, slider, slot } from "./elements.js";
 import { count, input, layers } from "./shared.js";
-import { chosen, edits, editsOf, info, layerOf, place, state, widest, withEdits } from "./state.js";
+import { chosen, edits, editsOf, info, layerOf, state, widest } from "./state.js";
 
 export async function inside(panel, current) {
   const whole = state.part === "all";
   const controls = [
     layers(),
+    choice("Order of channels", "rank", [["strength", "by strength"], ["effect", "by effect on a class"]], { change: (rank) => set({ rank, start: "0" }) }),
+    state.rank === "effect" ? choice("Class", "target", [["", "what the network says"], ...info.classes.map((name, number) => [String(number), name])], { change: (target) => set({ target, start: "0" }) }) : null,
     choice("Reconstruct from", "part", [["all", "the whole map"], ["k", "the most salient features"]]),
     slider("features", "k", { min: 1, max: widest(), step: 1 }, { disabled: whole, title: whole ? "of the whole map all count" : "" }),
     check("binarised", "binary", { disabled: whole }),
     check("clusters in colour", "clusters"),
     button("Undo all edits", "reset", { disabled: !state.edits, click: () => set({ edits: "" }) }),
   ];
-  await cards(panel, controls, async (run, body) => {
-    const { name: layer, channels } = layerOf(run);
-    const here = { run: run.name, image: state.image, layer };
-    const start = startOf(channels);
-    const { patterns, clusters } = info.defaults;
-    const [classes, sheet, back, groups] = await Promise.all([
-      ask("predict", { run: run.name, image: state.image }),
-      ask("channels", { ...here, k: patterns, start }),
-      ask("reconstruct", { ...here, k: whole ? "" : count(run), binary: state.binary === "1", edits: editsOf(run) }),
-      state.clusters === "1" ? ask("clusters", { ...here, k: Math.min(patterns, count(run)), groups: clusters }) : null,
-    ]);
-    if (!current()) return;
-    const shown = [[input(state.image), "input"], [back.picture, `reconstruction from ${layer}, correlation ${back.correlation.toFixed(2)}`]];
-    if (chosen(run)) shown.push([url("channel.png", { ...here, channel: chosen(run) }), `channel ${chosen(run)}`]);
-    if (groups) shown.push([groups.picture, `clusters of ${groups.groups.length} channels`]);
-    const placePictures = await loadPictures(body, shown);
-    if (!current()) return;
-    const scale = slot(body, "scale", () => element("div"));
-    scale.replaceChildren(scaleBar(back.scale, { channels: run.colours }));
-    fill(body, [predictions(body, classes), placePictures(), scale, grid(run, body, sheet), pager(body, sheet, start), editor(run, body)]);
+  await cards(panel, controls, (run, body) => card(run, body, current));
+}
+
+async function card(run, body, current) {
+  const { name: layer, channels } = layerOf(run);
+  const here = { run: run.name, image: state.image, layer };
+  const from = { k: state.part === "all" ? "" : count(run), binary: state.binary === "1" };
+  const start = startOf(channels);
+  const { patterns, clusters } = info.defaults;
+  const [classes, sheet, before, after, groups] = await Promise.all([
+    ask("predict", { run: run.name, image: state.image }),
+    ask("channels", { ...here, k: patterns, start, rank: state.rank, target: state.rank === "effect" ? state.target : "" }),
+    ask("reconstruct", { ...here, ...from }),
+    edits(run).size ? ask("edit", { ...here, ...from, edits: editsOf(run) }) : null,
+    state.clusters === "1" ? ask("clusters", { ...here, k: Math.min(patterns, count(run)), groups: clusters }) : null,
+  ]);
+  if (!current()) return;
+  const pictures = [
+    ["input", input(state.image), "input"],
+    ["reconstruction", before.picture, "reconstruction"],
+    after ? ["after", after.picture, "after the edits"] : null,
+    after ? ["difference", after.difference, "difference"] : null,
+    chosen(run) != null && !after ? ["channel", url("channel.png", { ...here, channel: chosen(run) }), `channel ${chosen(run)}`] : null,
+    groups ? ["clusters", groups.picture, `clusters of ${groups.groups.length} channels`] : null,
+  ].filter(Boolean);
+  await load(pictures.map(([, source]) => source));
+  if (!current()) return;
+  const bench = slot(body, "bench", () => element("div", { class: "bench" }));
+  const panel = slot(bench, "panel", () => element("div", { class: "panel" }));
+  bench.classList.toggle("edited", Boolean(after));
+  const said = after?.classes ?? classes.map(({ name, probability }) => ({ name, before: probability, after: null }));
+  fill(panel, [bars(panel, said), editor(run, panel)]);
+  fill(bench, [frames(bench, run, pictures), legend(bench, run, before, after), panel]);
+  const shelf = slot(body, "shelf", () => element("div", { class: "shelf" }));
+  const status = statusOf(run, layer);
+  const dead = new Set(status?.state === "done" ? status.dead : []);
+  fill(shelf, [grid(run, shelf, sheet, dead), pager(shelf, sheet, start), keys(shelf), found(shelf, run, layer, status)]);
+  fill(body, [bench, shelf]);
+  if (!status) setTimeout(() => look(run, layer), 400);  // after what this view shows
+}
+
+// The atlas of the layer that is shown is made while one looks at it.
+function look(run, layer) {
+  watch(run, layer, (status) => {
+    const isShown = state.view === "inside" && layerOf(run)?.name === layer;
+    if (!isShown) return false;
+    const shelf = [...document.querySelectorAll("article.run")].find(({ dataset }) => dataset.run === run.name)?.querySelector(".shelf");
+    if (shelf) found(shelf, run, layer, status);
+    if (status.state === "done" && status.dead.length) show();
+    return true;
   });
 }
 
-// The patterns of the channels, each a button that chooses its channel.
-function grid(run, body, { sheet, columns, channels }) {
-  const node = slot(body, "channels", () => element("div", { class: "channels", role: "group", "aria-label": "Channels, most salient first" }));
-  const content = JSON.stringify([state.image, channels]);
-  if (node.dataset.content !== content) {
-    node.dataset.content = content;
-    const rows = Math.ceil(channels.length / columns);
-    node.replaceChildren(...channels.map(({ channel, value }, number) => {
-      const [row, column] = [Math.floor(number / columns), number % columns];
-      return element("button", {
-        "data-channel": channel, "data-words": `channel ${channel}, activation ${value.toFixed(2)}`,
-        onclick: () => set({ channel: `${place(run)}.${channel}` }),
-        style: {
-          "background-image": `url("${sheet}")`, "background-size": `${100 * columns}% ${100 * rows}%`,
-          "background-position": `${columns > 1 ? (100 * column) / (columns - 1) : 0}% ${rows > 1 ? (100 * row) / (rows - 1) : 0}%`,
-        },
-      });
-    }));
-  }
-  const factors = edits(run);
-  for (const pattern of node.children) {
-    const factor = factors.get(Number(pattern.dataset.channel));
-    pattern.setAttribute("aria-pressed", String(pattern.dataset.channel === chosen(run)));
-    pattern.className = factor === 0 ? "off" : factor != null ? "changed" : "";
-    pattern.title = pattern.dataset.words + (factor === 0 ? ", switched off" : factor != null ? `, times ${factor}` : "");
-    pattern.setAttribute("aria-label", pattern.title);
+function found(shelf, run, layer, status) {
+  const node = slot(shelf, "found", () => element("div", { class: "found" }));
+  const text = JSON.stringify(status);
+  if (node.dataset.status !== text) {
+    node.dataset.status = text;
+    node.replaceChildren(...(status ? [line(status, layerOf(run).channels, async () => { await startAgain(run, layer); look(run, layer); })] : []));
   }
   return node;
 }
 
-// The first channel that is shown of so many: networks with fewer channels than another show their first page.
-const startOf = (channels) => (Number(state.start) < channels ? Number(state.start) : 0);
+// The pictures, each in its own place: what is not there yet leaves room for a hint, so that nothing moves under the mouse.
+function frames(bench, run, pictures) {
+  const pair = slot(bench, "pictures", () => element("div", { class: "pair" }));
+  const figures = pictures.map(([name, source, words]) => {
+    const figure = slot(pair, name, () => figureOf());
+    const [image, caption] = figure.children;
+    if (image.getAttribute("src") !== source) image.src = source;
+    if (caption.textContent !== words) caption.textContent = words;
+    return figure;
+  });
+  const names = pictures.map(([name]) => name);
+  const hint = slot(pair, "hint", () => element("p", { class: "hint" }));
+  const text = names.includes("after") ? "" : names.includes("channel") ? "Switch the channel off or scale it: what changes is shown here." : "Here: the picture after your edits of channels, and what they change in it.";
+  if (hint.textContent !== text) hint.textContent = text;
+  hint.classList.toggle("wide", !names.includes("channel"));
+  fill(pair, text ? [...figures.filter(({ dataset }) => dataset.slot !== "clusters"), hint, ...figures.filter(({ dataset }) => dataset.slot === "clusters")] : figures);
+  return pair;
+}
 
-// Buttons for more and for less salient channels. They go on from the page that was asked for last, which may not be drawn yet.
-function pager(body, { channels, count: all }, start) {
-  const node = slot(body, "pager", () => element("div", { class: "pager" }, element("button", { class: "plain before", "aria-label": "More salient channels" }, "‹"),
-    element("span"), element("button", { class: "plain after", "aria-label": "Less salient channels" }, "›")));
-  const [before, words, after] = node.children;
-  words.textContent = `channels ${start + 1} to ${start + channels.length} of ${all}, most salient first`;
-  const { patterns } = info.defaults;
-  before.onclick = () => set({ start: String(Math.max(0, startOf(all) - patterns)) });
-  after.onclick = () => set({ start: String(startOf(all) + patterns < all ? startOf(all) + patterns : startOf(all)) });
-  const focused = document.activeElement;
-  [before.disabled, after.disabled] = [start === 0, start + channels.length >= all];
-  if (focused === before && before.disabled) after.focus();
-  if (focused === after && after.disabled) before.focus();
+const KEYS = [["←↑↓→", "walk"], ["Space", "chooses"], ["Enter", "shows what excites a channel"], ["0", "switches off"], ["+", ""], ["−", "scale"], ["1", "undoes it"]];
+const keys = (shelf) => slot(shelf, "keys", () => element("p", { class: "keys" }, "In the grid: ", ...KEYS.flatMap(([key, words]) => [element("kbd", {}, key), ` ${words} `])));
+
+// What the colours of the pictures mean, and how strong the difference is.
+function legend(bench, run, before, after) {
+  const node = slot(bench, "legend", () => element("div", { class: "legend" }));
+  const text = JSON.stringify([before.scale, before.correlation, after?.correlation, after?.largest, after?.stronger]);
+  if (node.dataset.text !== text) {
+    node.dataset.text = text;
+    const { name: layer } = layerOf(run);
+    const like = `${layer === state.layer ? "" : `from ${layer}, since it has no ${state.layer}: `}correlation with the input ${before.correlation.toFixed(2)}${after ? ` → ${after.correlation.toFixed(2)}` : ""}`;
+    node.replaceChildren(scaleBar(before.scale, { channels: run.colours }), element("p", {}, like), ...(after ? [element("p", { class: "strength" }, difference(after))] : []));
+  }
   return node;
 }
 
-// Switches the chosen channel off, or scales it.
-function editor(run, body) {
-  const channel = chosen(run);
-  if (!channel) return slot(body, "hint", () => element("p", { class: "edit" }, "Choose a channel to see its pattern, to switch it off or to scale it."));
-  const node = slot(body, "editor", () => element("div", { class: "edit" }, element("span"), element("button", { class: "plain toggle" }),
-    element("input", { type: "range", min: 0, max: 4, step: 0.1 }), element("output")));
-  const [words, toggle, range, output] = node.children;
-  const factor = edits(run).get(Number(channel)) ?? 1;
-  const changes = (value) => {
-    const factors = edits(run);
-    if (value === 1) factors.delete(Number(channel)); else factors.set(Number(channel), value);
-    return { edits: withEdits(run, factors) };
-  };
-  words.textContent = `channel ${channel}`;
-  toggle.textContent = factor === 0 ? "Switch on" : "Switch off";
-  toggle.onclick = () => set(changes(factor === 0 ? 1 : 0));
-  range.setAttribute("aria-label", `Scale channel ${channel}`);
-  if (Number(range.value) !== factor) range.value = factor;
-  range.oninput = () => { output.textContent = `${range.value} ×`; live(changes(Number(range.value)), "edits"); };
-  output.textContent = `${factor} ×`;
-  return node;
-}
+const rounded = (value) => (value >= 10 ? Math.round(value) : Number(value.toPrecision(2)));
+const difference = ({ largest, stronger }) => (largest ? `difference: largest change ${rounded(largest)} of 255 levels, shown ${rounded(stronger)} × stronger` : "no difference");

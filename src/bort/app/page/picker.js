@@ -7,7 +7,7 @@ import { views } from "./views.js";
 
 const fileNames = new Map();  // of uploads, which the server knows by their digests
 const MOST_OPENED = 16;
-export const chosenImage = (image) => ({ image, edits: "", channel: "", start: "0" });
+export const chosenImage = (image) => ({ image, start: "0" });  // chosen channels and edits stay: one compares them over images
 
 // Asks what there is: after an upload the oldest one may be gone, and with the first image layers become known.
 export async function learn() {

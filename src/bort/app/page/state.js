@@ -13,7 +13,7 @@ export function images() {
 
 const bounds = { k: [1, 1e5], start: [0, 1e6], tracked: [1, 1e5], threshold: [0, 0.95], strength: [0, 1], step: [0, 1e5], find_page: [0, 1e6] };
 const integers = ["k", "start", "tracked", "step", "find_page"];
-const patterns = { channel: /^\d+\.\d+$/, edits: /^[\d.,:;-]*$/, target: /^\d+$/, drawing: /^drawing-[0-9a-f]{16}$/, find_wrong: /^(any|all|\d{1,2})$/, sort: /^(-?[a-z_]+\.\d+)?$/ };
+const patterns = { channel: /^(\d+\.\d+(,\d+\.\d+)*)?$/, edits: /^[\d.,:;*-]*$/, target: /^\d*$/, drawing: /^drawing-[0-9a-f]{16}$/, find_wrong: /^(any|all|\d{1,2})$/, sort: /^(-?[a-z_]+\.\d+)?$/ };
 
 function isValid(key, value) {
   const { choices } = info.defaults;
@@ -41,7 +41,7 @@ export function fit() {
   const wrong = [];
   const drop = (key, words) => { wrong.push(`${words} ${state[key]}`); state[key] = info.defaults.state[key]; };
   const names = images().map(({ name }) => name);
-  const layers = info.runs[0].layers.map(({ name }) => name);
+  const layers = info.runs.flatMap((run) => run.layers.map(({ name }) => name));
   if (state.image && !names.includes(state.image)) drop("image", "the image");
   if (state.layer && layers.length && !layers.includes(state.layer)) drop("layer", "the layer");
   if (!info.methods.includes(state.method)) drop("method", "the method");
@@ -49,9 +49,9 @@ export function fit() {
   state.layer ||= info.runs[0].top;
   if (!names.includes(state.other)) state.other = names[1] ?? state.image;
   const channelsOf = (run) => (run && layerOf(run)?.channels) ?? 0;
-  const [run, channel] = state.channel.split(".").map(Number);
-  if (state.channel && !(channel < channelsOf(info.runs[run]))) drop("channel", "the channel");
-  const haveChannels = (one) => [...edits(one)].every(([number, factor]) => number < channelsOf(one) && Math.abs(factor) <= 100);
+  const chosenAreThere = state.channel.split(",").filter(Boolean).map((one) => one.split(".").map(Number)).every(([run, channel]) => channel < channelsOf(info.runs[run]));
+  if (!chosenAreThere) drop("channel", "the channel");
+  const haveChannels = (one) => [...edits(one)].every(([number, factor]) => (number === OTHERS || number < channelsOf(one)) && Math.abs(factor) <= 100);
   if (!info.runs.every(haveChannels)) drop("edits", "the edits");
   if (state.target && !(Number(state.target) < info.classes.length)) drop("target", "the class");
   if (Number(state.step) > info.defaults.steps) drop("step", "the step");
@@ -76,11 +76,27 @@ export function remember({ push = false } = {}) {
 // --- channels: channel 12 of one network has nothing to do with channel 12 of another, so each run has its own choice and edits
 
 export const place = (run) => info.runs.findIndex(({ name }) => name === run.name);
-export const chosen = (run) => (state.channel.startsWith(`${place(run)}.`) ? state.channel.split(".")[1] : "");
+
+// The chosen channels of a run; the last one is shown large.
+export const chosenAll = (run) => state.channel.split(",").filter((one) => one.startsWith(`${place(run)}.`)).map((one) => Number(one.split(".")[1]));
+export const chosen = (run) => chosenAll(run).at(-1) ?? null;
+export function withChosen(run, channels) {
+  const others = state.channel.split(",").filter((one) => one && !one.startsWith(`${place(run)}.`));
+  return [...others, ...channels.map((channel) => `${place(run)}.${channel}`)].join(",");
+}
+
+export const withLast = (run, channel) => withChosen(run, [...chosenAll(run).filter((other) => other !== channel), channel]);
+
+// A factor for each channel that is edited, and one under OTHERS for all that are not named.
+export const OTHERS = "*";
 export const editsOf = (run) => state.edits.split(";")[place(run)] ?? "";
-export const edits = (run) => new Map(editsOf(run).split(",").filter(Boolean).map((part) => part.split(":").map(Number)));
+export const edits = (run) => new Map(editsOf(run).split(",").filter(Boolean).map((part) => part.split(":"))
+  .map(([channel, factor]) => [channel === OTHERS ? OTHERS : Number(channel), Number(factor)]));
+export const factorOf = (factors, channel) => factors.get(channel) ?? factors.get(OTHERS) ?? 1;
 export function withEdits(run, factors) {
   const all = info.runs.map(editsOf);
-  all[place(run)] = [...factors].map(([channel, factor]) => `${channel}:${factor}`).join(",");
+  const others = factors.get(OTHERS) ?? 1;
+  const named = [...factors].filter(([channel, factor]) => (channel === OTHERS ? factor !== 1 : factor !== others));
+  all[place(run)] = named.map(([channel, factor]) => `${channel}:${Number(factor.toFixed(3))}`).join(",");
   return all.some(Boolean) ? all.join(";") : "";
 }

@@ -1,5 +1,6 @@
 // One function a view, each in a file of its own. It fills the panel, then its pictures as they come.
 import { audit } from "./audit.js";
+import { channel } from "./channel.js";
 import { draw, settle } from "./draw.js";
 import { evidence } from "./evidence.js";
 import { find } from "./find.js";
@@ -11,6 +12,7 @@ import { transplant } from "./transplant.js";
 // `free`: it needs no image. `alone`: the images above have no part in it. `refusal`: why these networks do not have it. `settle`: what links and exports wait for.
 export const views = {
   inside: { title: "Look inside", draw: inside },
+  channel: { title: "Channel", draw: channel },
   evidence: { title: "Evidence", draw: evidence },
   transplant: { title: "Transplant", draw: transplant },
   draw: { title: "Draw", draw, settle, free: true, alone: true, refusal: () => info.no_drawing },
