@@ -1,10 +1,27 @@
 """What tests of the explorer share."""
 
+import base64
+import io
 import time
 
+import numpy as np
 import pytest
+from PIL import Image
 
 BASE = "http://localhost:8765"
+
+
+def pixels(data):
+    """Of a PNG, as bytes or as a data URL."""
+    content = base64.b64decode(data.partition(",")[2]) if isinstance(data, str) else data
+    return np.array(Image.open(io.BytesIO(content)))
+
+
+def png_of(pixels):
+    """An image file."""
+    buffer = io.BytesIO()
+    Image.fromarray(pixels).save(buffer, "PNG")
+    return buffer.getvalue()
 
 
 def until(tab, expression, arg=None):

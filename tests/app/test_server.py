@@ -1,6 +1,5 @@
 """The explorer's answers, against the library's; and errors of every kind."""
 
-import base64
 import io
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -18,16 +17,12 @@ from bort.app._calculations import Calculations
 from bort.app._edits import ChannelEdits
 from bort.app._exceptions import Busy
 from bort.pictures import picture, scale_of, signal
+from tests.app.pages import pixels
 
 
 @pytest.fixture
 def here(explorer):
     return {"run": "plain", "image": "test-0", "layer": "conv5"}
-
-
-def pixels(data):
-    content = base64.b64decode(data.removeprefix("data:image/png;base64,")) if isinstance(data, str) else data
-    return np.array(Image.open(io.BytesIO(content)))
 
 
 def test_what_there_is(client, explorer):
