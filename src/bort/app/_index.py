@@ -168,7 +168,7 @@ class Index:
 
     def _files(self) -> dict[str, Path]:
         """For each run whose network and images can be told from others."""
-        if self._cache is None:
+        if self._cache is None or not self.count:
             return {}
         prints = {run: store.fingerprint(self._explorer.measured(run), self.count) for run in self.runs}
         return {run: self._cache / f"index-{found[:32]}.npz" for run, found in prints.items() if found}

@@ -71,7 +71,7 @@ def write(file: Path, index: RunIndex) -> None:
 def read(file: Path, count: int) -> RunIndex | None:
     """None if there is no such file, or if it is damaged or of other images: then it is made anew."""
     try:
-        with np.load(file, allow_pickle=False) as arrays:
+        with np.load(io.BytesIO(file.read_bytes()), allow_pickle=False) as arrays:
             found = {field.name: arrays[field.name] for field in fields(RunIndex)}
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
         return None
