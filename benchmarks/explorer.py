@@ -1,4 +1,5 @@
-"""How long the explorer keeps one waiting: from the command to the address, to the first view, from a click to its picture.
+"""How long the explorer keeps one waiting: from the command to the address, to the first view, from a click to its picture,
+from a stroke on the canvas to what the networks make of it.
 
     python benchmarks/explorer.py [RUN AGAINST] [--repeats 5] [--clicks 12] --out FILE.json
 
@@ -6,12 +7,18 @@ Each repeat starts `bort serve RUN --against AGAINST` anew and opens it in a fre
 that every first view is a server's first; then it clicks on channels that have not been computed before. A click counts from
 the press of the button, by the page's own clock, to the frame after the one in which the picture is there. The API's answers
 for other such channels, over one connection that is kept open, say how much of that is the network's work.
+
+Then it draws for two seconds without letting the mouse go, a move every 16 ms. Ink that comes right after a request was sent
+waits longest: for the picture of the next one. This wait is what counts, for every two requests in turn, until both networks'
+pictures are drawn.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
+import math
 import shutil
 import statistics
 import subprocess
@@ -23,13 +30,14 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, Page, sync_playwright
 
 from bort._environment import describe
 from bort._table import table
 
 START, VIEW, CLICK, ANSWER = "command to address", "address to first view", "click to picture", "API, channel.png"
-TARGETS = {VIEW: 2.0, CLICK: 0.150}
+STROKE, PICTURES = "stroke to picture", "between two pictures of a stroke"
+TARGETS = {VIEW: 2.0, CLICK: 0.150, STROKE: 0.150, PICTURES: 0.100}
 PATIENCE = 60  # seconds after which anything counts as failed
 FLAGS = ("--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync")
 
@@ -49,6 +57,27 @@ WATCH = """(button, patience) => {
     };
     look();
   }, { once: true }));
+}"""
+
+# Notes when drawings are sent, and when the pictures of both runs have changed in answer to them.
+FOLLOW = """() => {
+  const times = window.strokes = { sent: [], drawn: [] };
+  const original = window.fetch;
+  window.fetch = (request, options) => {
+    if (String(request).startsWith("api/draw?")) times.sent.push(performance.now());
+    return original(request, options);
+  };
+  const sources = () => [...document.querySelectorAll(".drawn article.run figure:last-child img")].map(({ src }) => src);
+  let before = sources();
+  const look = () => {
+    const now = sources();
+    if (times.drawn.length < times.sent.length && now.length && now.every((source, run) => source !== before[run])) {
+      before = now;
+      times.drawn.push(performance.now());
+    }
+    requestAnimationFrame(look);
+  };
+  requestAnimationFrame(look);
 }"""
 
 
@@ -97,12 +126,37 @@ def visit(browser: Browser, address: str, clicks: int) -> dict[str, list[float]]
             start = time.perf_counter()
             client.get(url).raise_for_status()
             answers.append(time.perf_counter() - start)
+    strokes, pictures = draw(page, address)
     context.close()
-    return {VIEW: [view], CLICK: drawn, ANSWER: answers}
+    return {VIEW: [view], CLICK: drawn, ANSWER: answers, STROKE: strokes, PICTURES: pictures}
+
+
+def draw(page: Page, address: str, seconds: float = 2.0) -> tuple[list[float], list[float]]:
+    """The longest waits of ink while one draws, and the seconds between pictures."""
+    page.goto(f"{address}?view=draw")
+    page.wait_for_selector("body[data-ready]")
+    box = page.locator(".canvas").bounding_box()
+    assert box is not None
+    page.evaluate(FOLLOW)
+    page.mouse.move(box["x"] + box["width"] * 0.5, box["y"] + box["height"] * 0.1)
+    page.mouse.down()
+    end, turn = time.perf_counter() + seconds, 0.0
+    while time.perf_counter() < end:
+        turn += 0.05
+        at = (0.5 + 0.3 * math.sin(turn) * math.cos(0.37 * turn), 0.5 - 0.4 * math.cos(turn))
+        page.mouse.move(box["x"] + box["width"] * at[0], box["y"] + box["height"] * at[1])
+        page.wait_for_timeout(16)
+    times = page.evaluate("window.strokes")
+    page.mouse.up()
+    sent, drawn = times["sent"], times["drawn"]
+    if len(drawn) < 3:
+        raise RuntimeError(f"of {len(sent)} drawings that were sent in {seconds} s, {len(drawn)} had pictures")
+    waits = [(after - before) / 1000 for before, after in zip(sent, drawn[1:], strict=False)]
+    return waits, [(after - before) / 1000 for before, after in itertools.pairwise(drawn)]
 
 
 def measure(run: Path, against: Path, repeats: int, clicks: int) -> dict[str, list[float]]:
-    times: dict[str, list[float]] = {what: [] for what in (START, VIEW, CLICK, ANSWER)}
+    times: dict[str, list[float]] = {what: [] for what in (START, VIEW, CLICK, ANSWER, STROKE, PICTURES)}
     chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)

@@ -40,11 +40,10 @@ def test_a_tab_for_every_view(tab, server, client):
     open_at(tab, server)
     views = client.get("/api/info").json()["defaults"]["choices"]["view"]
     assert [node.get_attribute("data-view") for node in tab.locator("[role=tab]").all()] == views
+    drawing = client.post("/api/draw", params={"keep": 1}, content=bytes(224 * 224)).json()["drawing"]
     for view in views:
-        assert (
-            client.get("/api/export.html", params={"view": view, "image": "test-0", "other": "test-1"}).status_code
-            == 200
-        )
+        of = {"view": view, "image": "test-0", "other": "test-1", "drawing": drawing}
+        assert client.get("/api/export.html", params=of).status_code == 200
 
 
 def test_what_the_network_says_and_the_audit(tab, server, explorer):
