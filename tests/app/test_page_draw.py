@@ -185,7 +185,8 @@ def test_look_inside(tab, server):
     assert chosen.get_attribute("data-name").startswith("drawing-")
     assert chosen.is_visible()
     tab.locator("#tab-evidence").click()
-    tab.locator("svg.curve").first.wait_for()
+    tab.locator("#view[data-view=evidence][aria-busy=false]").wait_for()
+    assert tab.locator("#message").inner_text() == ""
     tab.locator("#tab-draw").click()
     until(tab, ANSWERED)
     assert ink(tab).max() > 0, "the drawing is still there"

@@ -108,8 +108,8 @@ class Drawings:
         return np.asarray(self._image(content, centre=centre).convert("RGB"))
 
     def look(self, run: str, x: Tensor, layer: str) -> dict[str, Any]:
-        """The likeliest classes, all if they are few, and g of the layer's whole map with its correlation. A layer that the network does not have
-        is its top one."""
+        """The likeliest classes, all if they are few, and g of the layer's whole map with its correlation. A layer that the
+        network does not have is its top one."""
         subject, view = self._explorer.subject(run), self._explorer.view(run)
         with self._explorer.lock:
             names = {info["name"] for info in self._explorer.layers(run)}

@@ -32,7 +32,7 @@ from bort.app._verdicts import likeliest
 from bort.data import View
 from bort.measure import Audit
 from bort.pictures import Picture, picture
-from bort.report import Measured, measured
+from bort.report import Measured, Missing, measured
 from bort.subject import Subject
 
 

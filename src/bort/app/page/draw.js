@@ -2,10 +2,10 @@
 import { fetchJson, url } from "./api.js";
 import { say, set } from "./app.js";
 import { Canvas } from "./canvas.js";
-import { cards, check, element, fill, loadPictures, percent, slot } from "./elements.js";
+import { cards, check, colourOf, element, fill, loadPictures, percent, slot } from "./elements.js";
 import { chosenImage, learn } from "./picker.js";
 import { layers } from "./shared.js";
-import { info, place, remember, state } from "./state.js";
+import { info, remember, state } from "./state.js";
 
 const PAUSE = 50;  // milliseconds between requests, at least
 let board = null;  // the canvas and its tools, which stay when another view is shown
@@ -128,8 +128,6 @@ function verdicts({ runs }) {
     [image.src, text.textContent] = [picture, `${run}: ${words}, ${percent(probability)}`];
   });
 }
-
-const colourOf = (run) => `var(--run-${place(run)})`;
 
 // --- the canvas and its tools
 

@@ -1,7 +1,7 @@
 // Find images: the test set by class, by what the networks say, by where they differ.
 import { fetchJson, url } from "./api.js";
 import { set } from "./app.js";
-import { button, check, choice, element, fill, percent, slot } from "./elements.js";
+import { button, check, choice, colourOf, element, fill, percent, runName, slot } from "./elements.js";
 import { chosenImage, inSheet, open } from "./picker.js";
 import { info, state } from "./state.js";
 
@@ -50,7 +50,7 @@ function draw(panel, found) {
   pager(pages, grid, found);
 }
 
-const legend = () => element("p", { class: "legend" }, ...info.runs.map(({ name }, number) => element("span", { class: "of-run", style: { "--run": `var(--run-${number})` } }, name)));
+const legend = () => element("p", { class: "legend" }, ...info.runs.map(runName));
 const asked = (changes) => set({ ...changes, find_page: "0" });
 
 function questions({ labels, said, no_correlations: none }) {
@@ -116,7 +116,7 @@ function images(grid, { images: list, sheet, columns }) {
 function said({ said: name, probability, right, correlation }, number) {
   const value = state.find_order === "correlation" && correlation !== null ? `r ${correlation.toFixed(2)}` : percent(probability).replace(/\.\d/, "");
   const verdict = right === null ? null : element("b", { class: right ? "right" : "wrong" }, right ? "✓ right " : "✗ wrong ");
-  return element("span", { class: "said-by of-run", style: { "--run": `var(--run-${number})` } }, verdict, `${name} `, element("span", { class: "value" }, value));
+  return element("span", { class: "said-by of-run", style: { "--run": colourOf(info.runs[number]) } }, verdict, `${name} `, element("span", { class: "value" }, value));
 }
 
 function described({ name, label, runs }) {

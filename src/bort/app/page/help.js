@@ -23,6 +23,12 @@ export const texts = {
   path: "Whose way back through the network the picture takes: this decides which of the two images it looks like.",
   "evidence.difference": "Also shows the first network's map less the other's.",
   "transplant.difference": "Also shows what the transplant has changed: the made picture less the source.",
+  centre: "Scales the ink to a box of 20 of 28 pixels and moves its centre of mass to the middle, as MNIST's digits were made. Without it the networks see the drawing where it is.",
+  find_label: "Only images that show this class.",
+  find_said: "Only images that one of the networks takes for this class.",
+  find_wrong: "Only images that a network names wrongly: any of them, all of them, or one that you choose.",
+  find_disagree: "Only images of which the networks do not name the same class.",
+  find_order: "As in the report; or those first on which the networks' confidence (the probability of the true class) or their reconstructions differ most; or by how sure the networks are.",
   "audit.difference": "Shows the first network's numbers less the other's, instead of both.",
 };
 
