@@ -120,7 +120,7 @@ def visit(browser: Browser, address: str, clicks: int) -> dict[str, list[float]]
             button.evaluate(WATCH, PATIENCE)
             button.click()
             drawn.append(page.evaluate("window.drawn") / 1000)
-            picture = page.locator("article.run").nth(number % 2).locator("img[src*='channel.png']")
+            picture = page.locator("article.run").nth(number % 2).locator("img[src*='channel.png']").first
             channel = (other.get_attribute("aria-label") or "").split(",")[0].removeprefix("channel ")
             url = httpx.URL(address).join(picture.get_attribute("src") or "").copy_set_param("channel", channel)
             start = time.perf_counter()

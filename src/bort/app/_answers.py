@@ -66,6 +66,7 @@ class Info(Answer):
     runs: list[RunInfo]
     images: list[ImageInfo]
     image_columns: int = Field(description="Of /api/strip.png.")
+    image_side: int = Field(description="Of the first network's input, in pixels: the longer one.")
     drawing: Canvas | None
     no_drawing: str = Field(description="Why nothing can be drawn for these networks; empty if it can.")
     classes: list[str]
@@ -212,6 +213,7 @@ class Drawn(Answer):
     layer: str
     classes: list[Prediction]
     picture: str = Field(description="A data URL of a PNG: the reconstruction from the layer's whole map.")
+    scale: float = Field(description="The size of the values with the strongest colours.")
     correlation: float = Field(description="With the input.")
 
 

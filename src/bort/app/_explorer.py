@@ -107,6 +107,7 @@ class Explorer:
                 for subject in self.subjects.values()
             ],
             "images": [image.info() for image in self.gallery.list()],
+            "image_side": max(self.view(self._first).height, self.view(self._first).width),
             "drawing": None if self.drawings.refusal else self.drawings.canvas,
             "no_drawing": self.drawings.refusal,
             "classes": list(self.view(self._first).class_names),

@@ -6,13 +6,14 @@ from typing import Any
 
 from fastapi import APIRouter, HTTPException, Request, Response
 from fastapi.concurrency import run_in_threadpool
+from torch import Tensor
 
 from bort.app import _answers as answers
 from bort.app._errors import TOO_LARGE
 from bort.app._explorer import Explorer
 from bort.app._export import data_url
 from bort.app._parameters import Name
-from bort.pictures import png, signal
+from bort.pictures import png, scale_of, signal
 
 _MOST_BYTES = 2**18
 _CANVAS = {
@@ -55,9 +56,10 @@ def _look(explorer: Explorer, content: bytes, layer: str, centre: bool, keep: bo
     return {
         "drawing": drawings.keep(content) if keep else "",
         "picture": data_url(drawings.seen(content, centre=centre)),
-        "runs": [
-            {key: look[key] for key in ("run", "layer", "classes", "correlation")}
-            | {"picture": data_url(signal(look["reconstruction"]))}
-            for look in looks
-        ],
+        "runs": [_drawn(**look) for look in looks],
     }
+
+
+def _drawn(reconstruction: Tensor, **facts: Any) -> dict[str, Any]:
+    scale = scale_of(reconstruction)
+    return facts | {"picture": data_url(signal(reconstruction, scale)), "scale": scale}

@@ -47,9 +47,9 @@ export async function show(dragged = "") {
     tab.setAttribute("aria-selected", selected);
     tab.tabIndex = selected ? 0 : -1;
   }
+  document.getElementById("picker").hidden = Boolean(views[state.view].alone);
   thumbnails(document.getElementById("images"), "image", "image");
   offer();
-  document.getElementById("picker").hidden = Boolean(views[state.view].alone);
   leave();
   const panel = document.getElementById("view");
   panel.setAttribute("aria-labelledby", `tab-${state.view}`);

@@ -2,7 +2,7 @@
 import { fetchJson, url } from "./api.js";
 import { say, set } from "./app.js";
 import { Canvas } from "./canvas.js";
-import { cards, check, colourOf, element, fill, loadPictures, percent, slot } from "./elements.js";
+import { cards, check, colourOf, element, fill, loadPictures, percent, scaleBar, slot } from "./elements.js";
 import { chosenImage, learn } from "./picker.js";
 import { layers } from "./shared.js";
 import { info, remember, state } from "./state.js";
@@ -96,7 +96,9 @@ async function drawCards() {
     const own = now.runs.find((one) => one.run === run.name);
     const placePictures = await loadPictures(body, [[now.picture, state.centre === "1" ? "as the network sees it, centred" : "as the network sees it"],
       [own.picture, `reconstruction from ${own.layer}, correlation ${own.correlation.toFixed(2)}`]]);
-    fill(body, [bars(run, body, own.classes), placePictures()]);
+    const scale = slot(body, "scale", () => element("div"));
+    scale.replaceChildren(scaleBar(own.scale));
+    fill(body, [bars(run, body, own.classes), placePictures(), scale]);
   });
 }
 

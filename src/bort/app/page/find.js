@@ -2,7 +2,7 @@
 import { fetchJson, url } from "./api.js";
 import { set } from "./app.js";
 import { button, check, choice, colourOf, element, fill, percent, runName, slot } from "./elements.js";
-import { chosenImage, inSheet, open } from "./picker.js";
+import { chosenImage, inSheet, open, SMALL } from "./picker.js";
 import { info, state } from "./state.js";
 
 const POLL = 500;  // milliseconds
@@ -103,6 +103,7 @@ function images(grid, { images: list, sheet, columns }) {
   const content = JSON.stringify([list, state.find_order === "correlation"]);
   if (grid.dataset.content === content) return;
   grid.dataset.content = content;
+  grid.classList.toggle("smooth", info.image_side > SMALL);
   const focused = grid.contains(document.activeElement) ? document.activeElement.dataset.name : null;
   grid.replaceChildren(...list.map((image, number) => element("button", {
     class: "found-image", "data-name": image.name, tabindex: number ? -1 : 0, title: described(image), "aria-label": described(image), onclick: () => look(image),
@@ -114,7 +115,7 @@ function images(grid, { images: list, sheet, columns }) {
 
 // "✓ right 7, 99%" with the run's colour at its side.
 function said({ said: name, probability, right, correlation }, number) {
-  const value = state.find_order === "correlation" && correlation !== null ? `r ${correlation.toFixed(2)}` : percent(probability).replace(/\.\d/, "");
+  const value = state.find_order === "correlation" && correlation !== null ? `r ${correlation.toFixed(2).replace("-0.00", "0.00")}` : percent(probability).replace(/\.\d/, "");
   const verdict = right === null ? null : element("b", { class: right ? "right" : "wrong" }, right ? "✓ right " : "✗ wrong ");
   return element("span", { class: "said-by of-run", style: { "--run": colourOf(info.runs[number]) } }, verdict, `${name} `, element("span", { class: "value" }, value));
 }

@@ -7,6 +7,7 @@ import { views } from "./views.js";
 
 const fileNames = new Map();  // of uploads, which the server knows by their digests
 const MOST_OPENED = 16;
+export const SMALL = 64;  // pixels of an image's side, up to which each of them is shown as a square
 export const chosenImage = (image) => ({ image, start: "0" });  // chosen channels and edits stay: one compares them over images
 
 // Asks what there is: after an upload the oldest one may be gone, and with the first image layers become known.
@@ -33,6 +34,7 @@ export function thumbnails(list, key, words) {
   const changes = (name) => (key === "image" ? chosenImage(name) : { [key]: name });
   if (list.dataset.names !== names) {
     list.dataset.names = names;
+    list.classList.toggle("smooth", info.image_side > SMALL);
     const hasLabels = all.some(({ label }) => label);
     list.replaceChildren(...all.map(({ name, label }) => element("button", {
       role: "option", "data-name": name, title: label ? `${name}: ${label}` : name, "aria-label": label ? `${name}, ${label}` : name,
