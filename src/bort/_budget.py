@@ -19,8 +19,8 @@ class MemoryBudget:
     forward: int = 2**25
     """In the largest tensor of a pass without gradients: 128 MiB, of which a few live at a time."""
     cpu: int = 2**22
-    """The same on a CPU, if it is less: beyond some 16 MiB tensors leave the caches, and an image takes longer (ResNet-18,
-    MobileNetV3, ViT-Tiny at 224²: 20 to 100% longer with 64 images than with 8)."""
+    """The same on a CPU, if it is less, and a quarter of it on the way back: beyond some 16 MiB tensors leave the caches, and
+    an image takes longer (ResNet-18, MobileNetV3, ViT-Tiny at 224²: 20 to 100% longer with 64 images than with 8)."""
     backward: int = 2**26
     """In the largest tensor on the way back to the input: 256 MiB, of which a few live at a time."""
     kept: int = 2**28

@@ -8,7 +8,6 @@ from typing import Any, Literal, get_type_hints
 from pydantic import BaseModel, ConfigDict, Field, create_model
 from starlette.responses import Response
 
-from bort.app._atlas import State as AtlasState
 from bort.app._calculations import State
 from bort.app._index import State as IndexState
 from bort.measure import LayerAudit
@@ -34,6 +33,7 @@ class RunInfo(Answer):
     recipe: str = Field(description="Empty for a network that was not trained by a recipe.")
     accuracy: float | None
     colours: int = Field(description="Channels of the input: 1 is grey, 3 are colours.")
+    patterns: int = Field(description="Of channels, to be asked for at a time: patterns of large images take long.")
     layers: list[LayerInfo]
     top: str = Field(description="The last layer with a map; empty while there is no image to find it with.")
 
@@ -136,64 +136,6 @@ class Edit(PictureAnswer):
     largest: float = Field(description="The largest difference, in levels (of 255) of the reconstruction's picture.")
     stronger: float = Field(description="How many times stronger than the reconstruction the difference is shown.")
     classes: list[ClassChange] = Field(description="The likeliest before or after, in the order of those before.")
-
-
-class AtlasStatus(Answer):
-    """How far an atlas is: which test images excite a layer's channels."""
-
-    state: AtlasState
-    message: str = Field(description="Why it failed.")
-    known: int = Field(description="Test images that have been looked at.")
-    images: int = Field(description="How many it will be, unless it takes too long.")
-    dead: list[int] = Field(description="Channels that no image so far excites.")
-
-
-class ExcitedBy(Answer):
-    image: str
-    value: float = Field(description="The channel's largest activation.")
-    name: str = Field(description="The image's class, or the predicted one.")
-
-
-class ExcitedClass(Answer):
-    number: int = Field(alias="class")
-    name: str
-    mean: float = Field(description="Of the channel's largest activation, over the class's images.")
-    images: int
-
-
-class ChannelPage(Answer):
-    known: int = Field(description="Test images that this is of.")
-    active: int = Field(description="Images with an activation above 0.")
-    strongest: float
-    by_label: bool = Field(description="Whether classes are those of the images; otherwise those that are predicted.")
-    excited: list[ExcitedBy] = Field(description="The images that excite the channel most, the first one most.")
-    classes: list[ExcitedClass] = Field(description="The most exciting first.")
-
-
-class ExcitedPlace(Answer):
-    image: str
-    value: float
-    box: tuple[float, float, float, float] = Field(description="Left, top, width and height as parts of the image's.")
-    pattern: str = Field(description="A data URL of a PNG: the pattern in the box.")
-
-
-class LogitChange(Answer):
-    number: int = Field(alias="class")
-    name: str
-    change: float = Field(description="Of the logit when the channel is switched off, the mean over the images.")
-
-
-class PortraitAnswer(Answer):
-    places: list[ExcitedPlace]
-    mean: str | None = Field(description="A data URL of a PNG: the mean of the patterns; null if no image excites it.")
-    is_whole: bool = Field(description="Whether the boxes are whole images.")
-    changes: list[LogitChange] = Field(description="Largest first.")
-
-
-class Alike(Answer):
-    known: int = Field(description="Test images that both runs have looked at.")
-    channel: int | None = Field(description="null if nothing can be said.")
-    correlation: float | None
 
 
 class Clusters(PictureAnswer):

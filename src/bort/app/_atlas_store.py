@@ -66,9 +66,9 @@ def read(file: Path, images: int, channels: int) -> Atlas | None:
     """None if there is no such file, or if it is damaged or of other images or channels: then it is made anew. Damage inside
     an array is noticed by its CRC."""
     try:
-        with np.load(file, allow_pickle=False) as arrays:
+        with file.open("rb") as stream, np.load(stream, allow_pickle=False) as arrays:
             found = {field.name: arrays[field.name] for field in fields(Atlas)}
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+    except (OSError, ValueError, KeyError, EOFError, TypeError, zipfile.BadZipFile):
         return None
     wanted = Atlas.empty(images, channels)
     for field in fields(Atlas):

@@ -4,13 +4,14 @@ most alike."""
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bort.app._atlas_store import Atlas
 from bort.app._exceptions import Unknown
+from bort.data import View
 
 EXCITED: Final = 9
 """Images that excite a channel most, of those that are shown."""
@@ -55,10 +56,6 @@ class ChannelFacts:
         order = np.argsort(-np.nan_to_num(self.values, nan=-np.inf), kind="stable")
         return [int(number) for number in order[:EXCITED] if self.values[number] > 0]
 
-    def class_of(self, number: int) -> int:
-        """Of an image: the class that it belongs to, or that the network predicts, see ``by_label``."""
-        return int(self._classes[number])
-
     def by_class(self) -> list[Excitement]:
         """All classes with images, the most exciting first."""
         seen = ~np.isnan(self.values) & (self._classes >= 0)
@@ -67,6 +64,27 @@ class ChannelFacts:
             own = self.values[seen & (self._classes == number)]
             found.append(Excitement(int(number), float(own.mean()), len(own)))
         return sorted(found, key=lambda one: -one.mean)
+
+    def described(self, view: View) -> dict[str, Any]:
+        """All of it for the page and for exports, with the names of classes."""
+        return {
+            "known": self.known,
+            "active": self.active,
+            "strongest": self.strongest,
+            "by_label": self.by_label,
+            "excited": [
+                {
+                    "image": f"test-{number}",
+                    "value": float(self.values[number]),
+                    "name": view.name(int(self._classes[number])),
+                }
+                for number in self.excited()
+            ],
+            "classes": [
+                {"class": one.number, "name": view.name(one.number), "mean": one.mean, "images": one.images}
+                for one in self.by_class()
+            ],
+        }
 
 
 def dead(atlas: Atlas) -> list[int]:

@@ -82,7 +82,7 @@ class Explorer:
             with contextlib.suppress(Exception):  # the page gets the error when it asks
                 layer = self.top(run)
                 self.predict(run, "test-0")
-                self.inside.channels(run, "test-0", layer)
+                self.inside.channels(run, "test-0", layer, self.inside.patterns_at_once(run))
                 self.inside.reconstruct(run, "test-0", layer, None, binary=True, edits=ChannelEdits())
 
     def close(self) -> None:
@@ -101,6 +101,7 @@ class Explorer:
                     "recipe": subject.recipe,
                     "accuracy": subject.accuracy,
                     "colours": self.view(subject.name).channels,
+                    "patterns": self.inside.patterns_at_once(subject.name),
                     "layers": self.layers(subject.name),
                     "top": self.top(subject.name),
                 }

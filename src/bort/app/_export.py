@@ -15,12 +15,12 @@ from torch import Tensor
 
 from bort import explain
 from bort._environment import describe
-from bort.app._edits import ChannelEdits
 from bort.app._explorer import Explorer
+from bort.app._export_channel import export_channel
+from bort.app._export_inside import export_inside
 from bort.app._find import Finder
-from bort.app._inside import PATTERNS
 from bort.app._page_state import PageState, RunState
-from bort.pictures import Picture, enlarged, npy, picture, png, scale_of, signal
+from bort.pictures import Picture, enlarged, npy, picture, png, signal
 
 
 def data_url(image: Picture) -> str:
@@ -45,6 +45,9 @@ class RunExport:
     pictures: list[ExportedPicture] = field(default_factory=list)
     facts: dict[str, Any] = field(default_factory=dict)
 
+    def add(self, name: str, caption: str, shown: Picture, values: Tensor | None = None) -> None:
+        self.pictures.append(ExportedPicture(name, caption, shown, values))
+
 
 def collect(explorer: Explorer, state: PageState) -> list[RunExport]:
     """One for each run, in the page's order."""
@@ -56,51 +59,6 @@ def collect(explorer: Explorer, state: PageState) -> list[RunExport]:
         VIEWS[state.view].collect(explorer, state, state.of_run(explorer, number), export)
         exports.append(export)
     return exports
-
-
-def _inside(explorer: Explorer, state: PageState, own: RunState, export: RunExport) -> None:
-    run, image, layer, inside = own.run, state.image, own.layer, explorer.inside
-    k = own.k if state.part == "k" else None
-    before, correlation = inside.reconstruct(run, image, layer, k, binary=state.binary, edits=ChannelEdits())
-    source = "the whole map" if k is None else f"{k} features{', binarised' if state.binary else ''}"
-    start = min(state.start, explorer.channel_count(run, layer) - 1)
-    sheet = inside.channels(run, image, layer, PATTERNS, start, state.rank, state.target)
-    scale = scale_of(before)
-    export.pictures += [
-        ExportedPicture("input", "input", explorer.input(image)),
-        ExportedPicture(
-            "reconstruction", f"from {layer}, {source}: correlation {correlation:.2f}", signal(before, scale), before
-        ),
-    ]
-    if own.edits:
-        edited = inside.edit(run, image, layer, k, binary=state.binary, edits=own.edits)
-        correlation = edited.correlation
-        words = f"after the edits, channels scaled: {own.edits.words()}: correlation {correlation:.2f}"
-        export.pictures += [
-            ExportedPicture("after", words, signal(edited.after, scale), edited.after),
-            ExportedPicture("difference", edited.words(), signal(edited.difference), edited.difference),
-        ]
-        export.facts["classes"] = edited.classes
-        export.facts["difference"] = {"largest": edited.largest, "stronger": edited.stronger}
-    export.pictures.append(ExportedPicture("channels", _ranked(sheet), sheet["sheet"]))
-    export.facts["channels"] = [
-        {name: value for name, value in channel.items() if value is not None} for channel in sheet["channels"]
-    ]
-    for channel in own.channels:
-        pattern = inside.channel(run, image, layer, channel)
-        export.pictures.append(ExportedPicture(f"channel-{channel}", f"channel {channel}", signal(pattern), pattern))
-    if state.clusters:
-        coloured, groups = inside.clusters(run, image, layer, min(PATTERNS, own.k))
-        export.pictures.append(ExportedPicture("clusters", "clusters", coloured))
-        export.facts["clusters"] = groups
-    export.facts |= {"layer": layer, "correlation": correlation, "edits": own.edits.to_dict(), "features": k}
-
-
-def _ranked(sheet: dict[str, Any]) -> str:
-    if sheet["target"] is None:
-        return "channels, most salient first"
-    how = "" if sheet["is_exact"] else ", approximated by gradient × activation"
-    return f"channels, largest effect on the logit of “{sheet['target']}” first{how}"
 
 
 def _evidence(explorer: Explorer, state: PageState, own: RunState, export: RunExport) -> None:
@@ -176,7 +134,8 @@ class ExportedView:
 
 
 VIEWS = {
-    "inside": ExportedView(_inside, "Inside: {image}"),
+    "inside": ExportedView(export_inside, "Inside: {image}"),
+    "channel": ExportedView(export_channel, "Channels, and {image}", of_image=False),
     "evidence": ExportedView(_evidence, "Evidence: {image}, {method}"),
     "transplant": ExportedView(_transplant, "Transplant: features of {other} at the places of {image}"),
     "draw": ExportedView(_draw, "A drawing", of_image=False),

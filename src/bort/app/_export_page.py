@@ -11,6 +11,8 @@ from bort._colours import stylesheet
 from bort._environment import describe
 from bort.app._explorer import Explorer
 from bort.app._export import VIEWS, RunExport, collect, data_url
+from bort.app._export_channel import channel_text
+from bort.app._export_inside import bars_before_and_after
 from bort.app._page_state import PageState
 from bort.measure import COLUMNS, Audit
 from bort.pictures import colour, enlarged
@@ -19,6 +21,8 @@ _CSS = """
 .pictures { display: flex; flex-wrap: wrap; gap: 1rem; }
 figure img { image-rendering: pixelated; }
 figcaption { color: var(--muted); font-size: .85rem; max-width: 224px; overflow-wrap: anywhere; }
+i.bar { display: block; min-width: 1px; height: .4rem; border-radius: .2rem; background: var(--accent); }
+i.bar.before, i.bar.less { background: var(--muted); } td:has(i.bar) { width: 14rem; }
 figure.curve { max-width: 30rem; margin-top: 1rem; } .curve svg { width: 100%; } .curve figcaption { max-width: none; }
 """
 
@@ -53,8 +57,10 @@ def _section(explorer: Explorer, export: RunExport, state: PageState) -> str:
         first = export.facts["says"][0]
         text += f"<p>It says {escape(first['name'])}, {first['probability']:.1%}.</p>"
     text += f'<div class="pictures">{figures}</div>' if figures else ""
-    if "classes" in export.facts:
-        text += _changes(export.facts["classes"])
+    if state.view == "inside" and "classes" in export.facts:
+        text += bars_before_and_after(export.facts["classes"])
+    if state.view == "channel":
+        text += channel_text(export.facts)
     if "curves" in export.facts:
         text += _curve(export.facts["curves"][state.score], state)
     if "like_source" in export.facts:
@@ -63,17 +69,6 @@ def _section(explorer: Explorer, export: RunExport, state: PageState) -> str:
     if state.view == "audit":
         text += _table(explorer.audit(export.run))
     return text + "</section>"
-
-
-def _changes(classes: list[dict[str, Any]]) -> str:
-    """What the network says before and after the edits."""
-    rows = "".join(
-        f"<tr><td>{escape(one['name'])}</td><td>{one['before']:.1%}</td><td>{one['after']:.1%}</td>"
-        f"<td>{100 * (one['after'] - one['before']):+.1f}</td></tr>"
-        for one in classes
-    )
-    head = "<tr><th>class</th><th>before</th><th>after</th><th>change in points</th></tr>"
-    return f'<div class="wide"><table><thead>{head}</thead><tbody>{rows}</tbody></table></div>'
 
 
 def _curve(curve: dict[str, Any], state: PageState, width: int = 420, height: int = 160) -> str:

@@ -15,7 +15,7 @@ from bort._inspect import probabilities_of, targets_of
 from bort.app._cache import Cache
 from bort.app._edits import ChannelEdits
 from bort.app._exceptions import Unknown
-from bort.pictures import Picture, coloured_groups, grid, scale_of, signal
+from bort.pictures import Picture, coloured_groups, grid, reduced, scale_of, signal
 
 if TYPE_CHECKING:
     from bort.app._explorer import Explorer
@@ -26,6 +26,8 @@ Rank = Literal["strength", "effect"]
 """Channels in the order of their largest activations, or of how much a logit changes without them."""
 
 _COLUMNS: Final = 8  # of a sheet of patterns
+_TILE: Final = 96  # pixels of a pattern's side in it, at most
+_LARGE: Final = 96**2  # pixels of an image
 _CLASSES: Final = 5  # whose probabilities are shown
 _PATIENCE: Final = 1.0  # seconds that exact effects may take; where they take longer they are approximated
 
@@ -88,6 +90,11 @@ class Inside:
         self._effects = Cache(self._lock, size=24)
         self._slow_layers: set[tuple[str, str]] = set()  # (run, layer) of which exact effects take too long
 
+    def patterns_at_once(self, run: str) -> int:
+        """How many patterns the page asks for at a time: it shows the first ones of large images while others are made."""
+        view = self._explorer.view(run)
+        return PATTERNS if view.height * view.width <= _LARGE else PATTERNS // 4
+
     def channels(
         self,
         run: str,
@@ -120,7 +127,7 @@ class Inside:
         shown = strongest.part(chosen[start : start + k])
         signals = trace.back(shown.seeds())[:, 0]
         scale = scale_of(signals)
-        patterns = [signal(pattern, scale) for pattern in signals]
+        patterns = [reduced(signal(pattern, scale), _TILE) for pattern in signals]
         rows = [patterns[i : i + _COLUMNS] for i in range(0, len(patterns), _COLUMNS)]
         return {
             "sheet": grid(rows, gap=0, colour=0),

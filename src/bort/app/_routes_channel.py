@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 
-from bort.app import _answers as answers
+from bort.app import _answers_channel as answers
 from bort.app._channel import ChannelFacts, dead, most_alike
 from bort.app._explorer import Explorer
 from bort.app._export import data_url
@@ -36,7 +36,8 @@ def routes(explorer: Explorer) -> APIRouter:
     def channel(run: Name, layer: Name, channel: Channel, known: Start | None = None) -> dict[str, Any]:
         """What the layer's atlas says of a channel: all that is known so far, or of the first ``known`` images. The atlas is
         begun, as by /api/atlas."""
-        return facts_of(explorer, run, ChannelFacts(explorer.atlases(run, layer).atlas, layer, channel, known))
+        facts = ChannelFacts(explorer.atlases(run, layer).atlas, layer, channel, known)
+        return facts.described(explorer.view(run))
 
     @router.get("/portrait", response_model=answers.PortraitAnswer)
     def portrait(run: Name, layer: Name, channel: Channel, known: Start) -> dict[str, Any]:
@@ -75,22 +76,3 @@ def routes(explorer: Explorer) -> APIRouter:
         }
 
     return router
-
-
-def facts_of(explorer: Explorer, run: str, facts: ChannelFacts) -> dict[str, Any]:
-    """What the page and exports say of a channel."""
-    view = explorer.view(run)
-    return {
-        "known": facts.known,
-        "active": facts.active,
-        "strongest": facts.strongest,
-        "by_label": facts.by_label,
-        "excited": [
-            {"image": f"test-{number}", "value": float(facts.values[number]), "name": view.name(facts.class_of(number))}
-            for number in facts.excited()
-        ],
-        "classes": [
-            {"class": one.number, "name": view.name(one.number), "mean": one.mean, "images": one.images}
-            for one in facts.by_class()
-        ],
-    }

@@ -13,6 +13,7 @@ from bort.app._explorer import Explorer
 from bort.app._export import data_url
 from bort.app._inside import Rank
 from bort.app._parameters import ChannelCount, ClassNumber, Edits, Name, PatternCount, Start
+from bort.app._thumbnails import sheet_url
 from bort.pictures import picture, png, scale_of, signal
 
 
@@ -32,7 +33,7 @@ def routes(explorer: Explorer) -> APIRouter:
         """Channels in the order of the rank, from the start-th on, and a sheet of their patterns as a data URL. With rank
         "effect", on the logit of ``target`` or of the predicted class."""
         sheet = explorer.inside.channels(run, image, layer, k, start, rank, target)
-        return sheet | {"sheet": data_url(sheet["sheet"])}
+        return sheet | {"sheet": sheet_url(sheet["sheet"], sheet["sheet"].shape[1] // sheet["columns"])}
 
     @router.get("/channel.png", response_class=answers.Png)
     def channel(run: Name, image: Name, layer: Name, channel: Annotated[int, Query(ge=0, le=1_000_000)]) -> Response:

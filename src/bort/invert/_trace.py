@@ -74,7 +74,10 @@ class Trace:
             raise ValueError(f"the seed is on {seed.device}, the features on {self._end.device}: move it there")
         if not len(seed):
             return self._input.detach().new_empty(0, *self._input.shape)
-        at_once = max(1, current_budget().backward // self.largest)
+        budget = current_budget()
+        # In the caches of a CPU: one by one 32 seeds take a third of the time in EfficientNet-Lite0 and 60% in ResNet-18.
+        numbers = min(budget.backward, budget.cpu // 4) if seed.device.type == "cpu" else budget.backward
+        at_once = max(1, numbers // self.largest)
         signals = [self._back(seeds) for seeds in torch.split(seed.to(self._end.dtype), at_once)]
         return finite(torch.cat(signals).movedim(0, 1), "the signals").movedim(0, 1)
 

@@ -2,33 +2,28 @@
 import { set } from "./app.js";
 import { openChannel, scaled, several } from "./editor.js";
 import { element, slot } from "./elements.js";
+import { inSheet } from "./picker.js";
 import { chosen, chosenAll, edits, factorOf, info, state, withChosen } from "./state.js";
 
 // The first channel that is shown of so many: networks with fewer channels than another show their first page.
 export const startOf = (channels) => (Number(state.start) < channels ? Number(state.start) : 0);
 
-// The patterns of the channels, each with its value in the order of the rank.
-export function grid(run, body, { sheet, columns, channels, target }, dead) {
+// The patterns of the channels, each with its value in the order of the rank, from one or several sheets.
+export function grid(run, body, sheets, dead) {
+  const [{ target }] = sheets;
   const node = slot(body, "channels", () => element("div", { class: "channels", role: "listbox", "aria-multiselectable": true,
     onkeydown: (event) => pressed(event, run, node), onkeyup: (event) => { if (event.key === " ") event.preventDefault(); } }));  // Space would click
   node.setAttribute("aria-label", target == null ? "Channels, most salient first" : `Channels, largest effect on ${target} first`);
-  const content = JSON.stringify([state.image, channels]);
+  const content = JSON.stringify([state.image, sheets.map(({ channels }) => channels)]);
   if (node.dataset.content !== content) {
     node.dataset.content = content;
-    const rows = Math.ceil(channels.length / columns);
     const focused = node.contains(document.activeElement) ? document.activeElement.dataset.channel : null;
-    node.replaceChildren(...channels.map(({ channel, value, effect }, number) => {
-      const [row, column] = [Math.floor(number / columns), number % columns];
-      return element("button", {
-        type: "button", role: "option", tabindex: -1, "data-channel": channel, "data-words": words(channel, value, effect, target),
-        onclick: (event) => { walkTo(node, event.currentTarget); choose(run, channel, event.shiftKey || event.ctrlKey || event.metaKey || several()); },
-        ondblclick: () => openChannel(run, channel),
-        style: {
-          "background-image": `url("${sheet}")`, "background-size": `${100 * columns}% ${100 * rows}%`,
-          "background-position": `${columns > 1 ? (100 * column) / (columns - 1) : 0}% ${rows > 1 ? (100 * row) / (rows - 1) : 0}%`,
-        },
-      }, element("span", { "aria-hidden": true }, effect == null ? short(value) : signed(effect)));
-    }));
+    node.replaceChildren(...sheets.flatMap(({ sheet, columns, channels }) => channels.map(({ channel, value, effect }, number) => element("button", {
+      type: "button", role: "option", tabindex: -1, "data-channel": channel, "data-words": words(channel, value, effect, target),
+      onclick: (event) => { walkTo(node, event.currentTarget); choose(run, channel, event.shiftKey || event.ctrlKey || event.metaKey || several()); },
+      ondblclick: () => openChannel(run, channel),
+      style: { "background-image": `url("${sheet}")`, ...inSheet(number, channels.length, columns) },
+    }, element("span", { "aria-hidden": true }, effect == null ? short(value) : signed(effect))))));
     const again = focused == null ? null : [...node.children].find(({ dataset }) => dataset.channel === focused) ?? node.firstChild;
     walkTo(node, again ?? [...node.children].find(({ dataset }) => Number(dataset.channel) === chosen(run)) ?? node.firstChild);
     again?.focus();
@@ -87,17 +82,19 @@ function withFocused(run, channel, factor) {
 }
 
 // Buttons for earlier and later channels of the order. They go on from the page that was asked for last, which may not be drawn yet.
-export function pager(body, { channels, count: all, target, is_exact: isExact }, start) {
+export function pager(body, sheets, start) {
+  const [{ count: all, target, is_exact: isExact }] = sheets;
+  const count = sheets.reduce((sum, { channels }) => sum + channels.length, 0);
   const node = slot(body, "pager", () => element("div", { class: "pager" }, element("button", { type: "button", class: "plain before", "aria-label": "Earlier channels" }, "‹"),
     element("span"), element("button", { type: "button", class: "plain after", "aria-label": "Later channels" }, "›")));
   const [before, words, after] = node.children;
   const order = target == null ? "most salient first" : `by what the logit of “${target}” changes without them${isExact ? "" : " (approximately: gradient × activation)"}`;
-  words.textContent = `channels ${start + 1} to ${start + channels.length} of ${all}, ${order}`;
+  words.textContent = `channels ${start + 1} to ${start + count} of ${all}, ${order}`;
   const { patterns } = info.defaults;
   before.onclick = () => set({ start: String(Math.max(0, startOf(all) - patterns)) });
   after.onclick = () => set({ start: String(startOf(all) + patterns < all ? startOf(all) + patterns : startOf(all)) });
   const focused = document.activeElement;
-  [before.disabled, after.disabled] = [start === 0, start + channels.length >= all];
+  [before.disabled, after.disabled] = [start === 0, start + patterns >= all];
   if (focused === before && before.disabled) after.focus();
   if (focused === after && after.disabled) before.focus();
   return node;

@@ -1,6 +1,6 @@
 // Look inside: a layer's channels, the image that is reconstructed from them, and what changes when channels are edited.
 import { ask, url } from "./api.js";
-import { set, show } from "./app.js";
+import { say, set, show } from "./app.js";
 import { line, startAgain, statusOf, watch } from "./atlas.js";
 import { bars } from "./bars.js";
 import { grid, pager, startOf } from "./channels.js";
@@ -30,9 +30,10 @@ async function card(run, body, current) {
   const from = { k: state.part === "all" ? "" : count(run), binary: state.binary === "1" };
   const start = startOf(channels);
   const { patterns, clusters } = info.defaults;
-  const [classes, sheet, before, after, groups] = await Promise.all([
+  const part = (number) => ({ ...here, k: Math.min(run.patterns, patterns - number * run.patterns), start: start + number * run.patterns, rank: state.rank, target: state.rank === "effect" ? state.target : "" });
+  const [classes, first, before, after, groups] = await Promise.all([
     ask("predict", { run: run.name, image: state.image }),
-    ask("channels", { ...here, k: patterns, start, rank: state.rank, target: state.rank === "effect" ? state.target : "" }),
+    ask("channels", part(0)),
     ask("reconstruct", { ...here, ...from }),
     edits(run).size ? ask("edit", { ...here, ...from, edits: editsOf(run) }) : null,
     state.clusters === "1" ? ask("clusters", { ...here, k: Math.min(patterns, count(run)), groups: clusters }) : null,
@@ -57,9 +58,34 @@ async function card(run, body, current) {
   const shelf = slot(body, "shelf", () => element("div", { class: "shelf" }));
   const status = statusOf(run, layer);
   const dead = new Set(status?.state === "done" ? status.dead : []);
-  fill(shelf, [grid(run, shelf, sheet, dead), pager(shelf, sheet, start), keys(shelf), found(shelf, run, layer, status)]);
+  const sheets = partsOf(shelf, JSON.stringify(part(0)), first);
+  const place = () => fill(shelf, [grid(run, shelf, sheets, dead), pager(shelf, sheets, start), keys(shelf), found(shelf, run, layer, status)]);
+  place();
   fill(body, [bench, shelf]);
   if (!status) setTimeout(() => look(run, layer), 400);  // after what this view shows
+  more(sheets, Math.ceil(Math.min(patterns, channels - start) / run.patterns), part, current, place);
+}
+
+// The other parts of a page of channels, one after another. They are not waited for: the view can be used without them.
+async function more(sheets, count, part, current, place) {
+  try {
+    for (let number = sheets.length; number < count; number++) {
+      const next = await ask("channels", part(number));
+      if (!current()) return;
+      if (sheets.length === number) sheets.push(next);
+      place();
+    }
+  } catch (error) {
+    if (current()) say(error.message);
+  }
+}
+
+const known = new WeakMap();  // by card: the parts of the page of channels that it shows
+
+// The parts that have come, the first one at least.
+function partsOf(shelf, key, first) {
+  if (known.get(shelf)?.key !== key) known.set(shelf, { key, sheets: [first] });
+  return known.get(shelf).sheets;
 }
 
 // The atlas of the layer that is shown is made while one looks at it.
