@@ -45,3 +45,13 @@ def source(tab, number=1):
 def changes(tab, before, number=1):
     wanted = "([number, src]) => document.querySelectorAll('article.run figure img')[number]?.src !== src"
     until(tab, wanted, arg=[number, before])
+
+
+def finished(explorer, run="one", layer="conv5"):
+    """The job of an atlas, when it has ended."""
+    job = explorer.atlases(run, layer)
+    for _ in range(1000):
+        if job.state not in ("waiting", "running"):
+            return job
+        time.sleep(0.02)
+    pytest.fail("it never ended")

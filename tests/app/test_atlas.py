@@ -13,6 +13,7 @@ from bort.app import _atlas_store as store
 from bort.app._atlas import Atlases
 from bort.app._atlas_store import Atlas
 from bort.subject import of_models
+from tests.app.pages import finished
 
 IMAGES = 40
 
@@ -38,15 +39,6 @@ def make(subjects_of_tensors):
     yield explorer_with
     for explorer in explorers:
         explorer.close()
-
-
-def finished(explorer, run="one", layer="conv5"):
-    job = explorer.atlases(run, layer)
-    for _ in range(1000):
-        if job.state not in ("waiting", "running"):
-            return job
-        time.sleep(0.02)
-    pytest.fail("it never ended")
 
 
 def files(folder):

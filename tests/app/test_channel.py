@@ -17,7 +17,8 @@ from bort.app._export_channel import export_channel
 from bort.app._page_state import PageState
 from bort.app._portrait import _box, _centre, _mean, _reach
 from bort.pictures import picture, signal
-from tests.app.test_atlas import finished, make, subjects_of_tensors
+from tests.app.pages import finished
+from tests.app.test_atlas import make, subjects_of_tensors
 from tests.app.test_server import pixels
 
 __all__ = ["make", "subjects_of_tensors"]
