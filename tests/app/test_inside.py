@@ -57,6 +57,10 @@ def test_the_difference_and_how_strong_it_is(client, explorer):
     nothing = client.get("/api/edit", params=HERE | {"edits": "1:1"}).json()
     assert (nothing["largest"], nothing["stronger"]) == (0, 1)
     assert pixels(nothing["difference"]).max() == 0, "no difference is black"
+    assert (answer["weaker"], nothing["weaker"]) == (1, 1)
+    strong = client.get("/api/edit", params=HERE | {"edits": "*:100"}).json()
+    assert strong["weaker"] == pytest.approx(100, rel=1e-3)
+    assert np.array_equal(pixels(strong["picture"]), signal(before, scale)), "not white all over"
 
 
 @pytest.mark.parametrize("rank", ["strength", "effect"])

@@ -33,7 +33,7 @@ def test_every_view_fits(tab, server, view):
     paper = tab.evaluate("getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)")
     assert (min(paper) > 200) == tab.evaluate("matchMedia('(prefers-color-scheme: light)').matches")
     assert tab.locator("#message").inner_text() == ""
-    assert tab.locator("#view").get_attribute("aria-busy") == "false"
+    until(tab, "document.getElementById('view').getAttribute('aria-busy') === 'false'")
 
 
 def test_a_tab_for_every_view(tab, server, client, explorer):

@@ -158,9 +158,7 @@ def test_ranked_by_effect(tab, server, explorer):
 def test_by_the_keyboard(tab, server):
     open_at(tab, server)
     numbers = [number_of(node) for node in channels(tab).all()]
-    across = tab.evaluate(
-        "getComputedStyle(document.querySelector('.channels')).gridTemplateColumns.split(' ').length"
-    )
+    across = tab.evaluate("getComputedStyle(document.querySelector('.channels')).gridTemplateColumns.split(' ').length")
 
     def focused():
         return int(tab.evaluate("document.activeElement.dataset.channel"))

@@ -132,6 +132,7 @@ class Edit(PictureAnswer):
     """The reconstruction after the edits, on the scale of the one before, and what the network says of the edited map."""
 
     correlation: float = Field(description="With the input.")
+    weaker: float = Field(description="How many times weaker than the one before it is shown: 1 unless much stronger.")
     difference: str = Field(description="A data URL of a PNG: after − before.")
     largest: float = Field(description="The largest difference, in levels (of 255) of the reconstruction's picture.")
     stronger: float = Field(description="How many times stronger than the reconstruction the difference is shown.")

@@ -28,7 +28,8 @@ def export_inside(explorer: Explorer, state: PageState, own: RunState, export: R
         edited = inside.edit(run, image, layer, k, binary=state.binary, edits=own.edits)
         correlation = edited.correlation
         words = f"after the edits, channels scaled: {own.edits.words()}: correlation {correlation:.2f}"
-        export.add("after", words, signal(edited.after, scale), edited.after)
+        words += f", shown {edited.weaker:.2g} × weaker" if edited.weaker != 1 else ""
+        export.add("after", words, signal(edited.after, scale * edited.weaker), edited.after)
         export.add("difference", edited.words(), signal(edited.difference), edited.difference)
         export.facts["classes"] = edited.classes
         export.facts["difference"] = {"largest": edited.largest, "stronger": edited.stronger}

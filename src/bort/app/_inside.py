@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import torch
@@ -29,6 +30,7 @@ _COLUMNS: Final = 8  # of a sheet of patterns
 _TILE: Final = 96  # pixels of a pattern's side in it, at most
 _LARGE: Final = 96**2  # pixels of an image
 _CLASSES: Final = 5  # whose probabilities are shown
+_MUCH_STRONGER: Final = 4  # times
 _PATIENCE: Final = 1.0  # seconds that exact effects may take; where they take longer they are approximated
 
 
@@ -55,12 +57,20 @@ class Edited:
     classes: list[dict[str, Any]]
     """The likeliest classes before or after, with both probabilities, in the order of those before."""
 
-    @property
+    @cached_property
     def scale(self) -> float:
-        """Of the picture before, which the one after is shown with too."""
+        """Of the picture before, which the one after is shown with too, unless it would be white all over."""
         return scale_of(self.before)
 
-    @property
+    @cached_property
+    def weaker(self) -> float:
+        """How many times weaker than the picture before the one after is shown: 1 unless it is much stronger. A LayerNorm's
+        whole map, whose length does not count, has a reconstruction of nearly 0, which any edit makes thousands of times
+        stronger."""
+        ratio = scale_of(self.after) / self.scale
+        return ratio if ratio > _MUCH_STRONGER else 1.0
+
+    @cached_property
     def difference(self) -> Tensor:
         """(1, H, W): after − before, the mean over the input's channels."""
         return (self.after - self.before).mean(dim=0, keepdim=True)
@@ -79,7 +89,9 @@ class Edited:
         """The legend of the picture of the difference."""
         if not self.largest:
             return "no difference"
-        return f"largest change {self.largest:.2g} of 255 levels, shown {self.stronger:.2g} × stronger"
+        if self.largest > 255:
+            return f"difference: up to {self.largest / 255:.2g} times the strongest colour of the picture before"
+        return f"difference: largest change {self.largest:.2g} of 255 levels, shown {self.stronger:.2g} × stronger"
 
 
 class Inside:

@@ -66,7 +66,8 @@ def routes(explorer: Explorer) -> APIRouter:
         """What edits change: the reconstruction, and what the network says when the edited map runs on through it."""
         edited = explorer.inside.edit(run, image, layer, k, binary=binary, edits=ChannelEdits.parse(edits))
         return {
-            "picture": data_url(signal(edited.after, edited.scale)),
+            "picture": data_url(signal(edited.after, edited.scale * edited.weaker)),
+            "weaker": edited.weaker,
             "correlation": edited.correlation,
             "difference": data_url(signal(edited.difference)),
             "largest": edited.largest,

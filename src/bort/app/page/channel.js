@@ -1,6 +1,6 @@
 // The page of a channel: the test images that excite it most, the classes, its pattern, and what the network says without it.
 import { ask, url } from "./api.js";
-import { set, show } from "./app.js";
+import { say, set, show } from "./app.js";
 import { isOpen, line, startAgain, statusOf, watch } from "./atlas.js";
 import { signed } from "./channels.js";
 import { cards, element, figureOf, fill, load, slot } from "./elements.js";
@@ -28,16 +28,16 @@ async function card(run, body, current) {
   const pattern = url("channel.png", { ...here, image: state.image });
   await load([pattern]);
   if (!current()) return;
-  const parts = [head(run, body, layer, number, alike), progress(body, run, layer, status)];
-  if (facts) parts.push(sentence(body, facts, number), patterns(body, pattern, null), tiles(body, run, number, facts.excited, null), histogram(body, facts));
-  else parts.push(patterns(body, pattern, null));
-  const same = body.dataset.shown === JSON.stringify([here, known]);
-  if (!same || !known) fill(body, parts);
-  if (!known || !facts.excited.length) return;
-  const portrait = await ask("portrait", { ...here, known });
-  if (!current()) return;
-  body.dataset.shown = JSON.stringify([here, known]);
-  fill(body, [parts[0], parts[1], sentence(body, facts, number), patterns(body, pattern, portrait), tiles(body, run, number, facts.excited, portrait), histogram(body, facts), without(body, portrait, facts)]);
+  const place = (portrait) => fill(body, [head(run, body, layer, number, alike), progress(body, run, layer, status), facts && sentence(body, facts, number), patterns(body, pattern, portrait),
+    ...(facts ? [tiles(body, run, number, facts.excited, portrait), histogram(body, facts)] : []), portrait?.changes.length ? without(body, portrait) : null]);
+  const made = known && facts.excited.length ? ask("portrait", { ...here, known }) : null;
+  const isShown = body.dataset.shown === JSON.stringify([here, known]);
+  place(isShown ? await made : null);
+  made?.then((portrait) => {
+    if (!current()) return;
+    place(portrait);
+    body.dataset.shown = JSON.stringify([here, known]);
+  }).catch((error) => { if (current()) say(error.message); });
 }
 
 // The channel that is chosen; of a run without a choice the one most like another run's, or its most salient one.
@@ -149,7 +149,7 @@ function histogram(body, { classes, by_label: byLabel }) {
 }
 
 // The classes whose logits change most when the channel is switched off, of the images above.
-function without(body, { changes, places }, { excited }) {
+function without(body, { changes, places }) {
   const node = slot(body, "without", () => element("section", { class: "histogram" }, element("h3"), element("ol", { class: "levels signed" })));
   const [title, list] = node.children;
   title.textContent = `Without it the logits of these ${places.length} images change by`;

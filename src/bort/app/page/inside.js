@@ -42,7 +42,7 @@ async function card(run, body, current) {
   const pictures = [
     ["input", input(state.image), "input"],
     ["reconstruction", before.picture, "reconstruction"],
-    after ? ["after", after.picture, "after the edits"] : null,
+    after ? ["after", after.picture, after.weaker === 1 ? "after the edits" : `after, ${rounded(after.weaker)} × weaker`] : null,
     after ? ["difference", after.difference, "difference"] : null,
     chosen(run) != null && !after ? ["channel", url("channel.png", { ...here, channel: chosen(run) }), `channel ${chosen(run)}`] : null,
     groups ? ["clusters", groups.picture, `clusters of ${groups.groups.length} channels`] : null,
@@ -145,5 +145,9 @@ function legend(bench, run, before, after) {
   return node;
 }
 
-const rounded = (value) => (value >= 10 ? Math.round(value) : Number(value.toPrecision(2)));
-const difference = ({ largest, stronger }) => (largest ? `difference: largest change ${rounded(largest)} of 255 levels, shown ${rounded(stronger)} × stronger` : "no difference");
+const rounded = (value) => Number(value.toPrecision(2)).toLocaleString("en");
+function difference({ largest, stronger }) {
+  if (!largest) return "no difference";
+  if (largest > 255) return `difference: up to ${rounded(largest / 255)} times the strongest colour of the picture before`;
+  return `difference: largest change ${rounded(largest)} of 255 levels, shown ${rounded(stronger)} × stronger`;
+}
