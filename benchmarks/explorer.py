@@ -1,16 +1,19 @@
 """How long the explorer keeps one waiting: from the command to the address, to the first view, from a click to its picture,
 from a stroke on the canvas to what the networks make of it.
 
-    python benchmarks/explorer.py [RUN AGAINST] [--repeats 5] [--clicks 12] --out FILE.json
+    python benchmarks/explorer.py [RUN AGAINST | --wide] [--repeats 5] [--clicks 12] --out FILE.json
 
 Each repeat starts `bort serve RUN --against AGAINST` anew and opens it in a fresh Chromium tab with nothing in its cache, so
 that every first view is a server's first; then it clicks on channels that have not been computed before. A click counts from
 the press of the button, by the page's own clock, to the frame after the one in which the picture is there. The API's answers
-for other such channels, over one connection that is kept open, say how much of that is the network's work.
+for other such channels, over one connection that is kept open, say how much of that is the network's work. Then the channel
+is switched off, which counts until the bars and the pictures of the edit are there.
 
 Then it draws for two seconds without letting the mouse go, a move every 16 ms. Ink that comes right after a request was sent
 waits longest: for the picture of the next one. This wait is what counts, for every two requests in turn, until both networks'
 pictures are drawn.
+
+With --wide it is the same, without drawing, for two ACNN-Small of the paper's width with random weights, on 40 digits.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ import shutil
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -30,20 +34,23 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Locator, Page, sync_playwright
 
 from bort._environment import describe
 from bort._table import table
 
 START, VIEW, CLICK, ANSWER = "command to address", "address to first view", "click to picture", "API, channel.png"
-STROKE, PICTURES = "stroke to picture", "between two pictures of a stroke"
-TARGETS = {VIEW: 2.0, CLICK: 0.150, STROKE: 0.150, PICTURES: 0.100}
+EDIT, STROKE, PICTURES = "switched off to bars and pictures", "stroke to picture", "between two pictures of a stroke"
+TARGETS = {VIEW: 2.0, CLICK: 0.150, EDIT: 0.150, STROKE: 0.150, PICTURES: 0.100}
+WIDE_TARGETS = {CLICK: 0.400, EDIT: 0.400}
+WIDE = "bort.nets:ACNNSmall"
 PATIENCE = 60  # seconds after which anything counts as failed
 FLAGS = ("--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync")
 
-# Put on a button before it is clicked: `window.drawn` will be the milliseconds from its press until its picture is drawn.
-WATCH = """(button, patience) => {
-  const name = new RegExp(`^channel ${/\\d+/.exec(button.getAttribute("aria-label"))[0]}\\\\b`);
+# Put on a button before it is clicked: `window.drawn` will be the milliseconds from its press until the picture with this
+# caption, a pattern, is drawn.
+WATCH = """(button, [caption, patience]) => {
+  const name = new RegExp(caption);
   const run = button.closest("article.run");
   const drawn = () => [...run.querySelectorAll("figure")].some((figure) => {
     const image = figure.querySelector("img");
@@ -81,10 +88,21 @@ FOLLOW = """() => {
 }"""
 
 
+def write_digits(folder: Path, count: int = 40) -> list[str]:
+    """Some test digits as files, and the options that show them to a network."""
+    from bort import data
+    from bort.pictures import picture, png
+
+    digits = data.load("mnist5k")
+    for number in range(count):
+        (folder / f"{number}.png").write_bytes(png(picture(digits.test_images[number].float() / 255)))
+    return ["--images", str(folder), "--size", "28", "--mean", "0.13", "--std", "0.3"]
+
+
 @contextmanager
-def serving(run: Path, against: Path) -> Iterator[tuple[str, float]]:
+def serving(subjects: list[str], options: list[str]) -> Iterator[tuple[str, float]]:
     """The address that `bort serve` prints, and how long it took to."""
-    command = [sys.executable, "-m", "bort", "serve", str(run), "--against", str(against), "--port", "0"]
+    command = [sys.executable, "-m", "bort", "serve", subjects[0], "--against", subjects[1], "--port", "0", *options]
     start = time.perf_counter()
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -98,7 +116,14 @@ def serving(run: Path, against: Path) -> Iterator[tuple[str, float]]:
             process.terminate()
 
 
-def visit(browser: Browser, address: str, clicks: int) -> dict[str, list[float]]:
+def press(page: Page, button: Locator, caption: str) -> float:
+    """Seconds from the press of a button to the picture."""
+    button.evaluate(WATCH, [caption, PATIENCE])
+    button.click()
+    return float(page.evaluate("window.drawn")) / 1000
+
+
+def visit(browser: Browser, address: str, clicks: int, *, drawing: bool) -> dict[str, list[float]]:
     """Seconds of one first view, of some clicks, and of as many requests to the API, the two runs in turn."""
     context = browser.new_context(viewport={"width": 1440, "height": 900})
     context.set_default_timeout(PATIENCE * 1000)
@@ -107,28 +132,32 @@ def visit(browser: Browser, address: str, clicks: int) -> dict[str, list[float]]
     page.goto(address)
     page.wait_for_selector("body[data-ready]")
     view = time.perf_counter() - start
-    drawn, answers = [], []
+    drawn, answers, edits = [], [], []
     with httpx.Client(timeout=PATIENCE) as client:
         client.get(address)  # opens the connection
         for number in range(clicks):
-            buttons = page.locator("article.run").nth(number % 2).locator(".channels button")
+            card = page.locator("article.run").nth(number % 2)
+            buttons = card.locator(".channels button")
             if buttons.count() < 2 * clicks:
                 raise ValueError(
                     f"clicks={clicks}: a run shows {buttons.count()} channels, half of them to be clicked on"
                 )
             button, other = buttons.nth(number), buttons.nth(clicks + number)
-            button.evaluate(WATCH, PATIENCE)
-            button.click()
-            drawn.append(page.evaluate("window.drawn") / 1000)
-            picture = page.locator("article.run").nth(number % 2).locator("img[src*='channel.png']").first
-            channel = (other.get_attribute("aria-label") or "").split(",")[0].removeprefix("channel ")
+            drawn.append(press(page, button, f"^channel {button.get_attribute('data-channel')}$"))
+            picture = card.locator("img[src*='channel.png']").first
+            channel = other.get_attribute("data-channel") or ""
             url = httpx.URL(address).join(picture.get_attribute("src") or "").copy_set_param("channel", channel)
             start = time.perf_counter()
             client.get(url).raise_for_status()
             answers.append(time.perf_counter() - start)
-    strokes, pictures = draw(page, address)
+            edits.append(press(page, card.locator('.presets [data-factor="0"]'), "^difference$"))
+            card.locator('.presets [data-factor="1"]').click()
+            card.locator("figcaption", has_text="difference").wait_for(state="detached")
+    seconds = {VIEW: [view], CLICK: drawn, ANSWER: answers, EDIT: edits}
+    if drawing:
+        seconds[STROKE], seconds[PICTURES] = draw(page, address)
     context.close()
-    return {VIEW: [view], CLICK: drawn, ANSWER: answers, STROKE: strokes, PICTURES: pictures}
+    return seconds
 
 
 def draw(page: Page, address: str, seconds: float = 2.0) -> tuple[list[float], list[float]]:
@@ -155,17 +184,19 @@ def draw(page: Page, address: str, seconds: float = 2.0) -> tuple[list[float], l
     return waits, [(after - before) / 1000 for before, after in itertools.pairwise(drawn)]
 
 
-def measure(run: Path, against: Path, repeats: int, clicks: int) -> dict[str, list[float]]:
-    times: dict[str, list[float]] = {what: [] for what in (START, VIEW, CLICK, ANSWER, STROKE, PICTURES)}
+def measure(
+    subjects: list[str], options: list[str], repeats: int, clicks: int, *, drawing: bool
+) -> dict[str, list[float]]:
+    times: dict[str, list[float]] = {}
     chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
         browser.new_page().close()  # the browser's own start is not measured
         for number in range(repeats):
-            with serving(run, against) as (address, seconds):
-                times[START].append(seconds)
-                for what, seconds_of_a_visit in visit(browser, address, clicks).items():
-                    times[what] += seconds_of_a_visit
+            with serving(subjects, options) as (address, seconds):
+                times.setdefault(START, []).append(seconds)
+                for what, seconds_of_a_visit in visit(browser, address, clicks, drawing=drawing).items():
+                    times.setdefault(what, []).extend(seconds_of_a_visit)
             worst = ", ".join(f"{what} {max(measured):.3f} s" for what, measured in times.items())
             print(f"{number + 1} of {repeats}; worst so far: {worst}", flush=True)
         browser.close()
@@ -174,26 +205,31 @@ def measure(run: Path, against: Path, repeats: int, clicks: int) -> dict[str, li
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("runs", type=Path, nargs="*", default=[Path("runs/demo/Bort-S"), Path("runs/demo/SGD")])
+    parser.add_argument("runs", nargs="*", default=["runs/demo/Bort-S", "runs/demo/SGD"])
+    parser.add_argument("--wide", action="store_true", help="networks of the paper's width in the place of runs")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--clicks", type=int, default=12, help="of a repeat; each run needs twice as many channels")
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
     if len(arguments.runs) != 2:
         parser.error(f"{len(arguments.runs)} runs: give two, one to open and one beside it")
-    times = measure(*arguments.runs, arguments.repeats, arguments.clicks)
+    subjects, targets = ([WIDE, WIDE], WIDE_TARGETS) if arguments.wide else (arguments.runs, TARGETS)
+    with tempfile.TemporaryDirectory() as folder:
+        options = write_digits(Path(folder)) if arguments.wide else []
+        times = measure(subjects, options, arguments.repeats, arguments.clicks, drawing=not arguments.wide)
     rows: list[dict[str, Any]] = [
         {
             "what": what,
             "median_s": statistics.median(measured),
             "worst_s": max(measured),
-            "target_s": TARGETS.get(what),
+            "target_s": targets.get(what),
             "all_s": [round(seconds, 4) for seconds in measured],
         }
         for what, measured in times.items()
     ]
-    command = f"python benchmarks/explorer.py --repeats {arguments.repeats} --clicks {arguments.clicks}"
-    facts = {"rows": rows, "runs": [str(run) for run in arguments.runs], "command": command, **describe(0)}
+    wide = "--wide " if arguments.wide else ""
+    command = f"python benchmarks/explorer.py {wide}--repeats {arguments.repeats} --clicks {arguments.clicks}"
+    facts = {"rows": rows, "runs": subjects, "command": command, **describe(0)}
     arguments.out.write_text(json.dumps(facts, indent=2) + "\n")
     cells = [
         (row["what"], str(len(row["all_s"])), f"{row['median_s']:.3f}", f"{row['worst_s']:.3f}", _target(row))

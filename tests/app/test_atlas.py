@@ -12,6 +12,7 @@ from bort.app import Explorer
 from bort.app import _atlas_store as store
 from bort.app._atlas import Atlases
 from bort.app._atlas_store import Atlas
+from bort.app._lock import ComputeLock
 from bort.subject import of_models
 from tests.app.pages import finished
 
@@ -148,7 +149,7 @@ def test_closing_keeps_what_is_known(make, tmp_path, monkeypatch):
     """The next server goes on from there; whole files only."""
     monkeypatch.setattr("bort.app._atlas._LARGEST_BATCH", 1)
     explorer = make(tmp_path)
-    monkeypatch.setattr(explorer.lock, "give_way", lambda: time.sleep(0.03))  # so that there is time to close it
+    monkeypatch.setattr(explorer.atlases, "_wait", lambda: time.sleep(0.03))  # so that there is time to close it
     job = explorer.atlases("one", "conv5")
     while job.atlas.known < 3:
         time.sleep(0.01)
@@ -163,14 +164,34 @@ def test_closing_keeps_what_is_known(make, tmp_path, monkeypatch):
 
 
 def test_pages_come_first(make):
-    """While somebody computes, it waits; and it does not hold the lock while it waits."""
+    """While somebody computes, and for a moment afterwards, it waits; and it can be closed meanwhile."""
     explorer = make()
     explorer.channel_count("one", "conv5")
     with explorer.lock:
         job = explorer.atlases("one", "conv5")
         time.sleep(0.3)
         assert job.atlas.known == 0
+    for _ in range(20):
+        with explorer.lock:
+            time.sleep(0.01)
+        time.sleep(0.01)
+        assert job.atlas.known == 0
     assert finished(explorer).atlas.known == IMAGES
+    with explorer.lock:
+        other = explorer.atlases("one", "conv4")
+        explorer.close()
+    assert (other.state, other.atlas.known) == ("closed", 0)
+
+
+def test_a_lock_that_is_quiet():
+    lock, seen = ComputeLock(), []
+    with lock:
+        assert not lock.is_quiet(0)
+    assert lock.is_quiet(10), "this thread itself had it last"
+    other = threading.Thread(target=lambda: seen.extend([lock.is_quiet(10), lock.is_quiet(0)]))
+    other.start()
+    other.join()
+    assert seen == [False, True]
 
 
 def test_what_was_asked_for_last_goes_first(make, monkeypatch):

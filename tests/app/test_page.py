@@ -1,7 +1,5 @@
 """Every view of the explorer in a real browser, by clicking: light and dark, narrow and wide."""
 
-import re
-
 import pytest
 
 from bort.measure import COLUMNS

@@ -144,7 +144,7 @@ def test_a_dead_channel_says_so(tab, server, known, monkeypatch):
 def test_progress_while_it_is_made(tab, server, explorer, monkeypatch):
     """A layer that nobody has looked at: numbers grow, the page can be used, and it is complete at the end."""
     monkeypatch.setattr("bort.app._atlas._LARGEST_BATCH", 2)
-    monkeypatch.setattr(explorer.lock, "give_way", lambda: time.sleep(0.05))
+    monkeypatch.setattr(explorer.atlases, "_wait", lambda: time.sleep(0.05))
     open_at(tab, server, "?view=channel&layer=conv3&channel=0.1")
     card(tab).locator("progress").wait_for()
     seen = []

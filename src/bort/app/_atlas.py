@@ -17,6 +17,7 @@ from bort.app import _atlas_store as store
 from bort.app._atlas_store import Atlas
 from bort.app._exceptions import Busy
 from bort.app._index_store import fingerprint
+from bort.explain import Cancelled
 from bort.report import Missing
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ _MOST_NUMBERS: Final = 2**24  # images × channels: 128 MiB of an atlas
 _KEPT: Final = 8  # atlases in memory
 _LARGEST_BATCH: Final = 64
 _BATCH_SECONDS: Final = 0.03  # what a page's question may have to wait
+_QUIET_SECONDS: Final = 0.4  # for which no page has asked anything
 
 State = Literal["waiting", "running", "done", "failed", "closed"]
 
@@ -51,8 +53,8 @@ class Job:
 
 
 class Atlases:
-    """One thread, which goes on with the layer that was asked for last. Pages' questions come first: it waits for them after
-    each batch, and rests as long as it computes.
+    """One thread, which goes on with the layer that was asked for last. Pages' questions come first: it computes while none
+    is asked, and rests as long as it computes.
 
     Args:
         explorer: whose runs and test images these are.
@@ -105,6 +107,8 @@ class Atlases:
                 else:
                     self._write(job)
                     job.state = "done"
+            except (Busy, Cancelled):
+                continue
             except Exception as error:  # the page gets a message, never a traceback
                 job.state, job.message = "failed", str(error) or type(error).__name__
         for job in self._jobs.values():
@@ -144,22 +148,24 @@ class Atlases:
         if len(labels.get(run, ())) != count:
             return sum(self._compute(job, n, 1) for n in range(start, start + count)) if count > 1 else 0.0
         back = invert.Backtracker(self._explorer.subject(run).model, job.layer, "gradient")
-        while True:
-            self._explorer.lock.give_way()
-            try:
-                with self._explorer.lock:
-                    begun = time.perf_counter()
-                    trace = back.trace(inputs[run])
-                    values, places = trace.maps.flatten(2).max(dim=2)
-                    classes = trace.outputs.argmax(dim=1)
-                    seconds = time.perf_counter() - begun
-                    break
-            except Busy:
-                continue
+        self._wait()
+        with self._explorer.lock:
+            begun = time.perf_counter()
+            trace = back.trace(inputs[run])
+            values, places = trace.maps.flatten(2).max(dim=2)
+            classes = trace.outputs.argmax(dim=1)
+            seconds = time.perf_counter() - begun
         rows = slice(start, start + count)
         atlas.values[rows], atlas.places[rows] = values.float().cpu().numpy(), places.cpu().numpy()
         atlas.labels[rows], atlas.classes[rows] = labels[run].numpy(), classes.cpu().numpy()
         return seconds
+
+    def _wait(self) -> None:
+        """Until no page asks anything."""
+        while not self._explorer.lock.is_quiet(_QUIET_SECONDS):
+            if self._closed:
+                raise Cancelled
+            time.sleep(0.01)
 
     # --- files
 

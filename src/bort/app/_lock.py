@@ -15,6 +15,7 @@ class ComputeLock:
     def __init__(self, seconds: float = 30.0) -> None:
         self._lock = threading.RLock()
         self._count_lock, self._users = threading.Lock(), 0
+        self._last = 0, 0.0  # the thread that had it last, and when it gave it back
         self.seconds = seconds
         """How long anybody waits for it."""
 
@@ -25,8 +26,15 @@ class ComputeLock:
             raise Busy(f"Other calculations have taken more than {self.seconds:.0f} seconds; try again in a moment.")
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._last = threading.get_ident(), time.monotonic()
         self._lock.release()
         self._count(-1)
+
+    def is_quiet(self, seconds: float) -> bool:
+        """Whether nobody has or wants the lock, and no other thread has had it for so long: somebody who has just clicked
+        will click again."""
+        thread, at = self._last
+        return not self._users and (thread == threading.get_ident() or time.monotonic() - at >= seconds)
 
     def give_way(self) -> None:
         """Wait until nobody has or wants the lock. Work in the background does so before each of its parts: a thread that
