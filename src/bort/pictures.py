@@ -98,7 +98,8 @@ def _shown(values: Tensor) -> Tensor:
 
 def _signed(part: Tensor) -> Picture:
     """(H, W) from -1 to 1 in the colours of signed values."""
-    return diverging()[((part.clamp(-1, 1) * 255).round().long() + 255).numpy()]
+    colours: Picture = diverging()[((part.clamp(-1, 1) * 255).round().long() + 255).numpy()]
+    return colours
 
 
 def normalised(saliency: Tensor, *, signed: bool = False) -> Tensor:
@@ -142,11 +143,12 @@ def overlay(
     grey = picture(pixels.mean(dim=0, keepdim=True)).astype(np.float32)
     if signed:
         part = _over_scale(saliency, scale).numpy()[..., None]
-        colours = np.where(part > 0, np.float32(POSITIVE), np.float32(NEGATIVE))
+        colours = np.where(part > 0, *(np.array(side, np.float32) for side in (POSITIVE, NEGATIVE)))
         grey, cover = (1 - strength / 2) * grey, strength * np.abs(part)
     else:
         colours, cover = heat(saliency).astype(np.float32), np.float32(strength)
-    return ((1 - cover) * grey + cover * colours).round().astype(np.uint8)
+    mixed: Picture = ((1 - cover) * grey + cover * colours).round().astype(np.uint8)
+    return mixed
 
 
 def _over_scale(saliency: Tensor, scale: float | None = None) -> Tensor:

@@ -213,6 +213,11 @@ class Transplant(PictureAnswer):
     change: Signal | None = Field(description="The picture less the source, if that was asked for.")
 
 
+class StoryAnswer(Answer):
+    text: str = Field(description="The view in a sentence; empty if there is nothing to say.")
+    pending: bool = Field(description="Whether the sentence will have numbers of more images: ask again.")
+
+
 class AuditColumn(Answer):
     key: str
     title: str

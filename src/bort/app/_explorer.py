@@ -32,7 +32,7 @@ from bort.app._verdicts import likeliest
 from bort.data import View
 from bort.measure import Audit
 from bort.pictures import Picture, picture
-from bort.report import Measured, Missing, measured
+from bort.report import Measured, Missing, measured, pairs
 from bort.subject import Subject
 
 
@@ -57,7 +57,7 @@ class Explorer:
                     f"it is not known how {subject.name} sees an image, so the explorer cannot show it any: give "
                     "--size, --mean and --std"
                 )
-        sizes = SampleSizes(measured=max(32, examples), evaluated=1, pairs=1)
+        sizes = SampleSizes(measured=max(SampleSizes.measured, examples))  # as in a report: the same numbers
         self.subjects = {subject.name: subject for subject in subjects}
         self._measured = {prepared.name: prepared for prepared in measured(subjects, sizes)}
         self._first = subjects[0].name
@@ -159,13 +159,31 @@ class Explorer:
         self.subject(run)
         return self._results(("audit", run), lambda: self._measured[run].audit)
 
+    def measured_images(self, run: str, most: int) -> Tensor:
+        """(N, C, H, W): the first test images, which a report measures; none where there are none."""
+        own = self._measured[run]
+        try:
+            return own.images(most).to(own.subject.device, own.subject.dtype)
+        except Missing:
+            return torch.empty(0)
+
+    def measured_pairs(self) -> list[tuple[int, int]]:
+        """Sources and targets among them, as in a report; none where there are no images of two classes."""
+        first = self._measured[self._first]
+
+        def find() -> list[tuple[int, int]]:
+            try:
+                return pairs(first)
+            except Missing:
+                return []
+
+        found: list[tuple[int, int]] = self._results("pairs", find)
+        return found
+
     def audited(self, run: str) -> int:
         """How many test images the audit was measured on."""
         self.subject(run)
-        try:
-            return len(self._measured[run].images(self._measured[run].sizes.measured))
-        except Missing:
-            return 0
+        return len(self.measured_images(run, self._measured[run].sizes.measured))
 
     # --- images
 

@@ -55,10 +55,9 @@ def routes(explorer: Explorer, queue: Calculations) -> APIRouter:
     @router.get("/saliency/difference", response_model=answers.PictureAnswer)
     def difference(of: RequestedMap, against: Name, strength: Strength = OVERLAY_STRENGTH) -> dict[str, Any]:
         """The map of ``run`` less that of ``against``, over the image. Of SAT, k is cut to each network's channels."""
-        runs = of.run, against
-        maps = tuple(replace(of, run=run, k=_channels(explorer, run, of.k)).map(explorer) for run in runs)
+        maps = {run: replace(of, run=run, k=_channels(explorer, run, of.k)).map(explorer) for run in (of.run, against)}
         signed = explain.get(of.method).signed
-        return {"picture": data_url(explorer.saliency.difference(runs, of.image, maps, strength, signed=signed))}
+        return {"picture": data_url(explorer.saliency.difference(of.image, maps, strength, signed=signed))}
 
     @router.get("/curve", response_model=dict[str, answers.Curve])
     def curve(of: RequestedMap) -> dict[str, Any]:

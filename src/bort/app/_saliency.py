@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -15,6 +16,7 @@ from bort._defaults import DELETION_STEPS, OVERLAY_STRENGTH, SALIENT_CHANNELS, S
 from bort.app._cache import Cache
 from bort.app._exceptions import Unknown
 from bort.pictures import Picture, normalised, overlay, picture
+from bort.subject import Subject
 
 if TYPE_CHECKING:
     from bort.app._explorer import Explorer
@@ -31,6 +33,7 @@ class SaliencyMaps:
         self._tracked = Cache(self._lock, size=4)  # each holds a signal for each of up to MOST_TRACKED channels
         # More than the queue remembers: the map of a calculation that it calls done is still here.
         self._slow_maps = Cache(self._lock, size=256)
+        self._curves = Cache(self._lock, size=64)
         self._copies: dict[str, nn.Module] = {}
 
     def map(
@@ -81,32 +84,23 @@ class SaliencyMaps:
         pixels = self._explorer.view(run).pixels(self._explorer.image(run, image))[0]
         return overlay(pixels, saliency, strength, signed=signed)
 
-    def difference(
-        self, runs: tuple[str, str], image: str, maps: tuple[Tensor, Tensor], strength: float, *, signed: bool
-    ) -> Picture:
-        """The first run's map less the second's over the image, each brought to the range in which it is shown."""
-        one, other = (normalised(saliency, signed=signed) for saliency in maps)
+    def difference(self, image: str, maps: dict[str, Tensor], strength: float, *, signed: bool) -> Picture:
+        """The first run's map less the last one's over the image, each brought to the range in which it is shown."""
+        (first, one), *_, (_, other) = maps.items()
         if one.shape != other.shape:
-            sizes = " and ".join(f"{run} {'×'.join(map(str, saliency.shape))}" for run, saliency in zip(runs, maps))
+            sizes = " and ".join(f"{run} {'×'.join(map(str, own.shape))}" for run, own in maps.items())
             raise ValueError(f"Maps of different sizes have no difference: {sizes}.")
-        pixels = self._explorer.view(runs[0]).pixels(self._explorer.image(runs[0], image))[0]
-        return overlay(pixels, one - other, strength, signed=True, scale=1.0)
+        pixels = self._explorer.view(first).pixels(self._explorer.image(first, image))[0]
+        less = normalised(one, signed=signed) - normalised(other, signed=signed)
+        return overlay(pixels, less, strength, signed=True, scale=1.0)
 
     def curve(self, run: str, image: str, saliency: Tensor, target: int | None = None) -> dict[str, Any]:
         """Deletion and insertion by all scores. The relative one is None at every step if the clean logit is too small; the
         page says so."""
         subject, x = self._explorer.subject(run), self._explorer.image(run, image)
-        options: dict[str, Any] = {"steps": DELETION_STEPS, "multi_label": subject.multi_label, "warn": False}
-        with self._lock:
-            scores = measure.all_scores(subject.model, x, saliency[None], target, **options)
-        return {
-            score: {
-                "deletion": _numbers(both.deletion_curves[0].tolist()),
-                "insertion": _numbers(both.insertion_curves[0].tolist()),
-                "areas": _numbers(both.means),
-            }
-            for score, both in scores.items()
-        }
+        content = hashlib.sha256(saliency.cpu().numpy().tobytes()).digest()
+        curves: dict[str, Any] = self._curves((run, image, target, content), lambda: _curve(subject, x, saliency, target))
+        return curves
 
     def step(
         self, run: str, image: str, saliency: Tensor, step: int, which: Literal["deletion", "insertion"]
@@ -124,6 +118,19 @@ class SaliencyMaps:
             if run not in self._copies:
                 self._copies[run] = copy.deepcopy(self._explorer.subject(run).model)
             return self._copies[run]
+
+
+def _curve(subject: Subject, x: Tensor, saliency: Tensor, target: int | None) -> dict[str, Any]:
+    options: dict[str, Any] = {"steps": DELETION_STEPS, "multi_label": subject.multi_label, "warn": False}
+    scores = measure.all_scores(subject.model, x, saliency[None], target, **options)
+    return {
+        score: {
+            "deletion": _numbers(both.deletion_curves[0].tolist()),
+            "insertion": _numbers(both.insertion_curves[0].tolist()),
+            "areas": _numbers(both.means),
+        }
+        for score, both in scores.items()
+    }
 
 
 def _numbers(values: Iterable[float]) -> list[float | None]:

@@ -21,11 +21,13 @@ from bort.app import (
     _routes_find,
     _routes_images,
     _routes_inside,
+    _routes_story,
 )
 from bort.app._access import Access
 from bort.app._calculations import Calculations
 from bort.app._errors import ERRORS, answer_errors
 from bort.app._explorer import Explorer
+from bort.app._stories import Stories
 
 _MEDIA_TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
 
@@ -39,12 +41,13 @@ class Application(FastAPI):
 
 def create(explorer: Explorer, access: Access, calculations: Calculations | None = None) -> FastAPI:
     """The application. It opens the explorer's runs and nothing else: no path ever comes from the page."""
-    queue = calculations or Calculations()
+    queue, stories = calculations or Calculations(), Stories(explorer)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         yield
         queue.close()
+        stories.averages.close()
 
     app = Application(
         title="bort explorer",
@@ -69,6 +72,7 @@ def create(explorer: Explorer, access: Access, calculations: Calculations | None
         _routes_draw.routes(explorer),
         _routes_find.routes(explorer),
         _routes_audit.routes(explorer),
+        _routes_story.routes(stories),
     ):
         app.include_router(router)
     return app

@@ -120,7 +120,7 @@ def clusters(subjects: list[Measured], groups: int = CLUSTERS) -> tuple[Figure, 
 def adversaries(subjects: list[Measured]) -> tuple[Figure, str]:
     """fig:3_3_adversary, with the class that the network predicts for each."""
     first = subjects[0]
-    sources, targets = _pairs(first)
+    sources, targets = (list(numbers) for numbers in zip(*pairs(first), strict=True))
     count = min(first.sizes.shown, len(sources))
     pixels = first.pixels(first.sizes.pairs)
     rows: list[Row] = [
@@ -146,18 +146,19 @@ def adversaries(subjects: list[Measured]) -> tuple[Figure, str]:
     return sheet(rows), look
 
 
-def _pairs(subject: Measured) -> tuple[list[int], list[int]]:
-    """Each image with one half the list further on, or the next after that, where the two are of different classes."""
+def pairs(subject: Measured) -> list[tuple[int, int]]:
+    """Sources and targets of adversaries: each image with one half the list further on, or the next after that, where the two
+    are of different classes."""
     labels = subject.labels(subject.sizes.pairs).tolist()
     if -1 in labels:  # classes that are not known: what the network says of them
         labels = subject.predictions(subject.sizes.pairs).tolist()
-    count, pairs = len(labels), []
+    count, found = len(labels), []
     for source in range(count):
         target = (source + count // 2) % count
         if labels[source] == labels[target]:
             target = (target + 1) % count
         if labels[source] != labels[target]:
-            pairs.append((source, target))
-    if not pairs:
+            found.append((source, target))
+    if not found:
         raise Missing("adversaries need test images of two classes")
-    return [source for source, _ in pairs], [target for _, target in pairs]
+    return found

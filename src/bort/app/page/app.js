@@ -4,6 +4,7 @@ import { leave } from "./calculations.js";
 import { element } from "./elements.js";
 import { learn, moveFocus, offer, open, thumbnails, upload } from "./picker.js";
 import { changed, fit, read, remember, state } from "./state.js";
+import { tell } from "./story.js";
 import { views } from "./views.js";
 
 export { thumbnails };
@@ -58,12 +59,14 @@ export async function show(dragged = "") {
     panel.classList.remove("stale");
     panel.setAttribute("aria-busy", "false");
     panel.replaceChildren(element("p", {}, "Choose an image, or drop one."));
+    tell();
     return;
   }
   panel.setAttribute("aria-busy", "true");
   try {
     await views[state.view].draw(panel, current, dragged);
     if (current() && panel.classList.contains("stale")) { say(""); panel.classList.remove("stale"); }
+    if (current()) tell();
   } catch (error) {
     if (current()) { say(error.message); panel.classList.add("stale"); }  // it still shows the view before
   } finally {

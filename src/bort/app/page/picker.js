@@ -13,6 +13,7 @@ export const chosenImage = (image) => ({ image, start: "0" });  // chosen channe
 // Asks what there is: after an upload the oldest one may be gone, and with the first image layers become known.
 export async function learn() {
   Object.assign(info, await fetchJson(url("info")));
+  document.title = `${info.runs.map(({ name }) => name).join(" and ")} – bort explorer`;
   for (const image of info.images) image.label ||= fileNames.get(image.name) ?? "";
 }
 
