@@ -50,9 +50,9 @@ KEPT: Final = Quantity(
 )
 DELETED: Final = Quantity(
     alone="{value} by deletion",
-    more="by deletion {one}'s map is better than {other}'s",
-    equal="by deletion the maps of {all} are equally good",
-    most="by deletion the best map is that of {all}",
+    more="By deletion {one}'s map is better than {other}'s",
+    equal="By deletion the maps of {all} are equally good",
+    most="By deletion the best map is that of {all}",
     number="area",
     counted="better",
     higher_is_better=False,
@@ -192,9 +192,9 @@ def rates(pairs: Mapping[str, Sequence[Verdicts]]) -> str:
 
 
 def sentence(parts: Sequence[str]) -> str:
-    """Clauses as one sentence."""
+    """Clauses as one sentence. A run's name at its beginning stays as it is."""
     text = "; ".join(part for part in parts if part)
-    return f"{text[:1].upper()}{text[1:]}." if text else ""
+    return f"{text}." if text else ""
 
 
 def listed(names: Sequence[str]) -> str:
