@@ -73,6 +73,7 @@ def tab(browser, server, request):
     """A page whose console stays empty and whose requests stay on this machine."""
     options = {"viewport": {"width": 1440, "height": 900}} | getattr(request, "param", {})
     context = browser.new_context(**options)
+    context.add_init_script("localStorage.setItem('bort-tour', 'seen')")  # the tour has tests of its own
     page = context.new_page()
     errors, requests = [], []
     page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)

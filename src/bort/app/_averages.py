@@ -53,7 +53,8 @@ class Averages:
     Args:
         lock: under which networks compute.
         size: how many questions are remembered.
-        longest: the seconds that a part may take. The first image may take longer: it may have much to load.
+        longest: the seconds that a part may take. The first image may take longer: it may have much to load. Where parts are
+            known to take longer (:meth:`allows`), nobody should ask.
     """
 
     def __init__(self, lock: ComputeLock, size: int = 32, longest: float = _LONGEST) -> None:
@@ -62,6 +63,10 @@ class Averages:
         self._questions: OrderedDict[Hashable, Numbers] = OrderedDict()
         self._thread: threading.Thread | None = None
         self._closed = False
+
+    def allows(self, seconds: float) -> bool:
+        """Whether parts that take so long are worth starting."""
+        return seconds <= self._longest
 
     def ask(self, key: Hashable, compute: Compute, count: int) -> Numbers:
         """What is known of this question by now; what is missing is computed next."""

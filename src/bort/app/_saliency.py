@@ -5,8 +5,9 @@ from __future__ import annotations
 import copy
 import hashlib
 import math
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final, Literal
+import time
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +22,8 @@ from bort.subject import Subject
 if TYPE_CHECKING:
     from bort.app._explorer import Explorer
 
+T = TypeVar("T")
+
 MOST_TRACKED: Final = 256
 """The largest k of SAT: the signals of so many channels are kept, so that its sliders need no new pass."""
 
@@ -34,6 +37,8 @@ class SaliencyMaps:
         # More than the queue remembers: the map of a calculation that it calls done is still here.
         self._slow_maps = Cache(self._lock, size=256)
         self._curves = Cache(self._lock, size=64)
+        self.seconds: dict[tuple[str, str], float] = {}
+        """By run and method: the shortest time that a map or its curve took, those of slow methods left out."""
         self._copies: dict[str, nn.Module] = {}
 
     def map(
@@ -52,14 +57,14 @@ class SaliencyMaps:
             raise Unknown(f"There is no method {method!r}.")
         x = self._explorer.image(run, image)
         if method == "sat":
-            tracked = self._tracked((run, image), lambda: self._track(run, x))
+            tracked = self._tracked((run, image), lambda: self._timed(run, method, lambda: self._track(run, x)))
             count = min(SALIENT_CHANNELS, tracked.values.shape[1]) if k is None else k
             return tracked.map(count, SAT_THRESHOLD if threshold is None else threshold)[0]
         key = (run, image, method, target)
         function = explain.get(method)
         if not function.slow:
             model = self._explorer.subject(run).model
-            return self._fast_maps(key, lambda: _first(function(model, x, target)))
+            return self._fast_maps(key, lambda: self._timed(run, method, lambda: _first(function(model, x, target))))
         computed: Tensor | None = self._slow_maps.get(key)
         if computed is not None:
             return computed
@@ -71,6 +76,13 @@ class SaliencyMaps:
         if not reports:
             progress(1, 1)
         return saliency
+
+    def _timed(self, run: str, method: str, compute: Callable[[], T]) -> T:
+        started = time.monotonic()
+        result = compute()
+        seconds = time.monotonic() - started
+        self.seconds[run, method] = min(seconds, self.seconds.get((run, method), math.inf))
+        return result
 
     def _track(self, run: str, x: Tensor) -> explain.Tracked:
         top = self._explorer.top(run)

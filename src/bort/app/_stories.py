@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -68,7 +69,11 @@ class Stories:
             return invert.correlation(back, x)[0].item()
 
         with explorer.lock:
+            started = time.monotonic()
             values = {own.run: kept(own, explorer.image(own.run, state.image)) for own in runs}
+            seconds = (time.monotonic() - started) / len(runs)
+        if not self.averages.allows(seconds):
+            return Story(story.sentence([story.here(story.KEPT, values)]))
         images = self._images(runs, SampleSizes.measured)
         settings = [(own.run, own.layer, None if whole else (own.k, state.binary)) for own in runs]
 
@@ -97,7 +102,11 @@ class Stories:
             )
         values = [{run: areas[end] or 0.0 for run, areas in shown.items()} for end in _ENDS]
         text = story.maps(*values)
-        if method.slow or state.target is not None:  # of many images: too slow, or a question about something else
+        seconds = [explorer.saliency.seconds.get((own.run, state.method), 0.0) for own in runs]
+        is_slow = method.slow or not self.averages.allows(max(seconds))
+        if (
+            is_slow or state.target is not None
+        ):  # the predicted class differs from image to image, a chosen one does not
             return Story(story.sentence([text]))
         numbers = self._areas(state, runs)
         measured = [_defined(numbers.values, state.score, end) for end in _ENDS] if numbers.is_done else []
@@ -125,9 +134,12 @@ class Stories:
 
     def _transplant(self, state: PageState, runs: list[RunState]) -> Story:
         explorer, verdicts = self._explorer, {}
+        started = time.monotonic()
         for own in runs:
             _, said = explorer.transplant(own.run, state.image, state.other, own.layer, own.k, state.path)
             verdicts[own.run] = story.Verdicts(said["source"], said["target"], said["image"])
+        if not self.averages.allows((time.monotonic() - started) / len(runs)):
+            return Story(story.sentence([story.fooled(verdicts)]))
         images, pairs = self._images(runs, SampleSizes.pairs), explorer.measured_pairs()
 
         def verdict(own: RunState, number: int, part: Part) -> story.Verdicts:

@@ -3,8 +3,9 @@ import { fetchFile, url } from "./api.js";
 import { leave } from "./calculations.js";
 import { element } from "./elements.js";
 import { learn, moveFocus, offer, open, thumbnails, upload } from "./picker.js";
-import { changed, fit, read, remember, state } from "./state.js";
+import { changed, fit, info, read, remember, state } from "./state.js";
 import { tell } from "./story.js";
+import { setUpTour } from "./tour.js";
 import { views } from "./views.js";
 
 export { thumbnails };
@@ -134,11 +135,13 @@ async function begin() {
     }
   }
   makeTabs();
+  const isLink = [...new URLSearchParams(location.search).keys()].some((key) => key in info.defaults.state);
   const wrong = await readAddress();
   listen();
   remember();  // without the token, which is in a cookie now
   await show();
   warn(wrong);
+  setUpTour({ isLink });
   document.body.dataset.ready = "1";
 }
 

@@ -3,6 +3,7 @@ import { live, set } from "./app.js";
 import { help } from "./help.js";
 import { info, place, state } from "./state.js";
 
+export const fixed = (value, digits = 2) => value.toFixed(digits).replace(/^-(0\.0*)$/, "$1");  // no -0.00
 export const percent = (value) => `${(100 * value).toFixed(1)}%`;
 
 export function element(name, attributes = {}, ...children) {
@@ -147,16 +148,18 @@ export function figureOf(source = null, words = "") {
   return figure;
 }
 
-// Small pictures get a whole number of screen pixels for each of theirs, so that all their pixels are of one size.
+// Small pictures get a whole number of screen pixels for each of theirs, so that all their pixels are of one size; those that
+// would leave much of the room empty then, as photographs may, get all of it.
 const rooms = new ResizeObserver((entries) => { for (const { target } of entries) enlarge(target); });
 function enlarge(figure) {
   const [image] = figure.children;
   if (!image.naturalWidth || !figure.clientWidth) return;
   const most = 0.55 * innerHeight * image.naturalWidth / image.naturalHeight;  // it stays in sight together with its controls
   const room = Math.min(figure.clientWidth, most) * devicePixelRatio;
-  const whole = Math.floor(room / image.naturalWidth);
-  image.style.imageRendering = whole >= 1 ? "" : "auto";  // a photograph that is made smaller would flicker
-  image.style.width = `${(whole >= 1 ? whole * image.naturalWidth : room) / devicePixelRatio}px`;
+  const whole = Math.floor(room / image.naturalWidth) * image.naturalWidth;
+  const isWhole = whole >= 0.8 * room;
+  image.style.imageRendering = isWhole ? "" : "auto";
+  image.style.width = `${(isWhole ? whole : room) / devicePixelRatio}px`;
 }
 
 // What signed colours mean: a bar from -scale to scale. With three channels, grey is zero.

@@ -2,7 +2,7 @@
 import { ask } from "./api.js";
 import { set } from "./app.js";
 import { calculationOf, forget, line } from "./calculations.js";
-import { cards, check, choice, element, figureOf, fill, loadPictures, predictions, runName, slider, slot } from "./elements.js";
+import { cards, check, choice, element, figureOf, fill, fixed, loadPictures, predictions, runName, slider, slot } from "./elements.js";
 import { makePlot } from "./plot.js";
 import { input } from "./shared.js";
 import { info, state, topOf } from "./state.js";
@@ -22,7 +22,6 @@ export async function evidence(panel, current, dragged) {
     slider("strength", "strength", { min: 0, max: 1, step: 0.05 }),
     choice("Score", "score", Object.entries(scores)),
     info.runs.length > 1 ? check("difference", "difference") : null,
-    legend(panel),
   ];
   if (!panel.querySelector(".plot")) plot = makePlot((step) => set({ step: String(step) }));
   const card = slot(panel, "curves", () => element("section", { class: "card curves", "aria-label": "Deletion and insertion" }, plot.node, element("div", { class: "cautions" })));
@@ -30,6 +29,7 @@ export async function evidence(panel, current, dragged) {
   fill(dock, [choice("Show", "which", [["deletion", "deletion"], ["insertion", "insertion"]]), slider("step", "step", { min: 0, max: info.defaults.steps, step: 1 })]);
   const curves = await cards(panel, controls, (run, body) => drawRun(run, body, current, dragged), [card, dock]);
   if (!current() || curves.includes("dragged")) return;
+  drawLegend(panel.querySelector(".runs"));
   plot.update({ curves: info.runs.map((run, number) => ({ run, curve: curves[number]?.[state.score] })), steps: info.defaults.steps, step: Number(state.step), which: state.which, scoreName: scores[state.score] });
   card.querySelector(".cautions").replaceChildren(...info.runs.flatMap((run, number) => caution(run, curves[number])));
   await drawDifferences(panel, current);
@@ -62,7 +62,7 @@ async function drawRun(run, body, current, dragged) {
     const [curve, at] = await Promise.all([ask("curve", here), ask("step", { ...here, step: state.step, which: state.which })]);
     if (!current()) return null;
     const score = curve[state.score][state.which][state.step];
-    const words = `${state.which}, step ${state.step} of ${info.defaults.steps}: ${scores[state.score]} ${score === null ? "n/a" : score.toFixed(3)}`;
+    const words = `${state.which}, step ${state.step} of ${info.defaults.steps}: ${scores[state.score]} ${score === null ? "n/a" : fixed(score, 3)}`;
     const placePictures = await loadPictures(body, [[overlay.picture, info.titles[state.method]], [at.picture, words]]);
     if (!current()) return null;
     fill(body, [predictions(body, classes), placePictures()]);
@@ -75,14 +75,13 @@ async function drawRun(run, body, current, dragged) {
   }
 }
 
-// What the colours of the map mean.
-function legend(panel) {
+// What the colours of the maps mean.
+function drawLegend(runs) {
   const signed = info.signed.includes(state.method);
-  const node = slot(panel.querySelector(".controls") ?? panel, "legend", () => element("p", { class: "scale" }, element("span"), element("i", { "aria-hidden": true }), element("span")));
+  const node = slot(runs, "legend", () => runs.appendChild(element("p", { class: "scale" }, element("span"), element("i", { "aria-hidden": true }), element("span"))));
   const [low, bar, high] = node.children;
   [low.textContent, high.textContent] = signed ? ["against the class", "for it"] : ["counts little", "counts much"];
   bar.className = signed ? "" : "heat";
-  return node;
 }
 
 // The first run's map less each other run's, where both are there.

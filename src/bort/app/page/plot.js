@@ -1,6 +1,6 @@
 // The curves of all runs on the same axes: deletion solid, insertion dashed, a colour a run. The mouse or the arrow keys move a
 // line over the steps, and the table below says the values there; a click or Enter chooses the step.
-import { colourOf, element, runName } from "./elements.js";
+import { colourOf, element, fixed, runName } from "./elements.js";
 
 const [height, left, right, top, bottom] = [220, 46, 14, 10, 38];
 
@@ -11,7 +11,7 @@ function make(name, attributes = {}, text = "") {
   return node;
 }
 
-const shown = (value) => (value == null ? "n/a" : value.toFixed(3).replace(/^-(0\.0+)$/, "$1"));
+const shown = (value) => (value == null ? "n/a" : fixed(value, 3));
 
 // Four to eight round numbers from low to high.
 export function ticks(low, high) {

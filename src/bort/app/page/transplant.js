@@ -1,7 +1,7 @@
 // Transplant: the target's features at the source's places.
 import { ask } from "./api.js";
 import { thumbnails } from "./app.js";
-import { cards, check, choice, element, figureOf, fill, loadPictures, scaleBar, slider, slot } from "./elements.js";
+import { cards, check, choice, element, figureOf, fill, fixed, loadPictures, scaleBar, slider, slot } from "./elements.js";
 import { count, input, layers } from "./shared.js";
 import { layerOf, state, widest } from "./state.js";
 
@@ -39,7 +39,7 @@ async function drawRun(run, body, current) {
   const said = slot(body, "verdicts", () => element("dl", { class: "verdicts" }));
   said.replaceChildren(...verdicts(answer).flatMap(([what, name, words]) => [element("dt", {}, what), element("dd", {}, `“${name}”`, words ? element("small", {}, ` ${words}`) : null)]));
   const like = slot(body, "like", () => element("p", { class: "wide-note" }));
-  like.textContent = `${count(run)} features of ${layer}. Correlation with the source ${answer.like_source.toFixed(2)}, with the target ${answer.like_target.toFixed(2)}.`;
+  like.textContent = `${count(run)} features of ${layer}. Correlation with the source ${fixed(answer.like_source)}, with the target ${fixed(answer.like_target)}.`;
   fill(body, [placePictures(), scale, said, like]);
 }
 

@@ -12,10 +12,10 @@ import { transplant } from "./transplant.js";
 // `free`: it needs no image. `alone`: the images above have no part in it. `refusal`: why these networks do not have it. `settle`: what links and exports wait for.
 export const views = {
   inside: { title: "Look inside", draw: inside },
-  channel: { title: "Channel", draw: channel },
-  evidence: { title: "Evidence", draw: evidence },
-  transplant: { title: "Transplant", draw: transplant },
+  channel: { title: "One channel", draw: channel },
+  evidence: { title: "Which pixels count", draw: evidence },
+  transplant: { title: "Mix two images", draw: transplant },
   draw: { title: "Draw", draw, settle, free: true, alone: true, refusal: () => info.no_drawing },
   find: { title: "Find images", draw: find, free: true, alone: true },
-  audit: { title: "Audit", draw: audit, free: true },
+  audit: { title: "Layer by layer", draw: audit, free: true },
 };
