@@ -235,8 +235,8 @@ AuditedLayer = create_model(
 
 
 class AuditAnswer(Answer):
+    n: int = Field(description="Test images that ratio, cosine, claim and agreement are over; 0: there are none.")
     columns: list[AuditColumn]
-    images: int = Field(description="Test images that it was measured on.")
     layers: list[AuditedLayer]  # type: ignore[valid-type]
 
 

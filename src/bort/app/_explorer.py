@@ -57,9 +57,9 @@ class Explorer:
                     f"it is not known how {subject.name} sees an image, so the explorer cannot show it any: give "
                     "--size, --mean and --std"
                 )
-        sizes = SampleSizes(measured=max(SampleSizes.measured, examples))  # as in a report: the same numbers
         self.subjects = {subject.name: subject for subject in subjects}
-        self._measured = {prepared.name: prepared for prepared in measured(subjects, sizes)}
+        # With the report's sizes, so that its numbers are these. Their images are read when a number first needs them.
+        self._measured = {prepared.name: prepared for prepared in measured(subjects)}
         self._first = subjects[0].name
         self.lock = ComputeLock()
         self._results = Cache(self.lock, size=64)
@@ -151,39 +151,41 @@ class Explorer:
         return self._measured[run].view
 
     def measured(self, run: str) -> Measured:
-        """The run as a report measures it."""
+        """What the report measures of the run, over the same test images; computed under ``lock``."""
         self.subject(run)
         return self._measured[run]
 
     def audit(self, run: str) -> Audit:
-        self.subject(run)
-        return self._results(("audit", run), lambda: self._measured[run].audit)
+        return self._results(("audit", run), lambda: self.measured(run).audit)
+
+    def image_count(self, run: str) -> int:
+        """How many test images the numbers over images are of; 0 if there are none."""
+        try:
+            with self.lock:
+                return len(self.measured(run).images(self.measured(run).sizes.measured))
+        except Missing:
+            return 0
 
     def measured_images(self, run: str, most: int) -> Tensor:
-        """(N, C, H, W): the first test images, which a report measures; none where there are none."""
-        own = self._measured[run]
+        """(N, C, H, W): the first of those test images; none if there are none."""
+        own = self.measured(run)
         try:
-            return own.images(most).to(own.subject.device, own.subject.dtype)
+            with self.lock:
+                return own.images(most).to(own.subject.device, own.subject.dtype)
         except Missing:
             return torch.empty(0)
 
     def measured_pairs(self) -> list[tuple[int, int]]:
-        """Sources and targets among them, as in a report; none where there are no images of two classes."""
-        first = self._measured[self._first]
+        """Sources and targets among them, as in the report; none if there are no images of two classes."""
 
         def find() -> list[tuple[int, int]]:
             try:
-                return pairs(first)
+                return pairs(self.measured(self._first))
             except Missing:
                 return []
 
         found: list[tuple[int, int]] = self._results("pairs", find)
         return found
-
-    def audited(self, run: str) -> int:
-        """How many test images the audit was measured on."""
-        self.subject(run)
-        return len(self.measured_images(run, self._measured[run].sizes.measured))
 
     # --- images
 

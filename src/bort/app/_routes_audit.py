@@ -25,10 +25,10 @@ def routes(explorer: Explorer) -> APIRouter:
         layers = explorer.audit(run)
         shown = [{column.key: column.show(layer) for column in COLUMNS} for layer in layers]
         return {
+            "n": explorer.image_count(run),
             "columns": [
                 {"key": c.key, "title": c.title, "meaning": c.meaning, "is_number": c.is_number} for c in COLUMNS
             ],
-            "images": explorer.audited(run),
             "layers": [values | {"shown": texts} for values, texts in zip(layers.to_dict(), shown, strict=True)],
         }
 

@@ -168,7 +168,7 @@ class Stories:
         finite = {run: [ratio for ratio in own if math.isfinite(ratio)] for run, own in ratios.items()}
         if all(finite.values()):
             means = {run: sum(own) / len(own) for run, own in finite.items()}
-            parts.append(f"{story.here(story.LOST, means)}, over {self._explorer.audited(runs[0].run)} images")
+            parts.append(f"{story.here(story.LOST, means)}, over {self._explorer.image_count(runs[0].run)} images")
         return Story(story.sentence(parts))
 
     # --- many images

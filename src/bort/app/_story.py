@@ -71,7 +71,7 @@ NEARER: Final = Quantity(
     alone="{one}'s layers are up to {value} away from WᵀW = I (residual)",
     more="{one} is nearer to WᵀW = I than {other}",
     equal="{all} are equally near to WᵀW = I",
-    most="{all} is nearest to WᵀW = I",
+    most="The smallest distance to WᵀW = I is that of {all}",
     number="largest residual",
     counted="",
     higher_is_better=False,

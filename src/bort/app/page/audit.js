@@ -23,9 +23,9 @@ export async function audit(panel, current) {
 }
 
 function about(answers) {
-  const images = Math.max(...answers.map(({ images: count }) => count));
-  const measured = images ? `Ratio, cosine, claim and agreement are measured on ${images} test images.` : "Without test images there are no ratio, cosine, claim and agreement.";
-  return `${measured} Bars in a column have one scale. A click on a run's name in a column sorts by it.`;
+  const n = Math.max(...answers.map((answer) => answer.n));
+  const measured = n ? `Ratio, cosine, claim and agreement are over ${n} test images.` : "There are no test images for ratio, cosine, claim and agreement.";
+  return `${measured} Bars in a column have one scale. A click below a column's title sorts by it.`;
 }
 
 // --- what is in the table
@@ -96,8 +96,8 @@ function header(column, { of, less }) {
   const run = info.runs[number];
   const key = `${column.key}.${number}`;
   const title = isDifference ? `${info.runs[0].name} less ${run.name}` : run.name;
-  const name = element("span", { class: "part", title }, isDifference ? "− " : "", dot(number), run.name);
-  if (!column.isMeasured) return element("th", { scope: "col" }, name);
+  const name = info.runs.length > 1 ? element("span", { class: "part", title }, isDifference ? "− " : "", dot(number), run.name) : "⇅";
+  if (!column.isMeasured) return element("th", { scope: "col" }, info.runs.length > 1 ? name : "");
   const direction = state.sort === key ? "ascending" : state.sort === `-${key}` ? "descending" : "none";
   const next = { none: `-${key}`, descending: key, ascending: "" }[direction];
   return element("th", { scope: "col", "aria-sort": direction }, element("button", { type: "button", class: "sort", "data-sort": key, "aria-label": `Sort by ${column.title} of ${title}`, onclick: () => set({ sort: next }) },
@@ -116,7 +116,7 @@ function cell(column, part, runs, number) {
   const values = valueOf(part, runs, column.key);
   const text = part.less == null ? layer?.shown[column.key] ?? "" : values ? values.map((value) => signed(value, layer.shown[column.key])).join(" … ") : "";
   const node = element("td", { class: `${values ? "number" : ""} ${number ? "" : "first"}` }, text);
-  if (!values || part.of.length > 1 && info.runs.length > 1) return node;
+  if (!values || text === "–" || (part.of.length > 1 && info.runs.length > 1)) return node;
   const [low, high] = values.length === 2 && part.less == null ? values : [0, values.at(-1)];
   const run = part.less != null && high < 0 ? part.less : part.of[0];  // a difference has the colour of the larger one
   node.append(element("span", { class: "bar", "aria-hidden": true, style: { "--from": Math.abs(low) / column.most, "--part": Math.abs(high - low) / column.most, "--run": colourOf(info.runs[run]) } }, element("i")));

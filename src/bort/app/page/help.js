@@ -65,7 +65,7 @@ function close() {
 }
 
 function closeOutside({ target }) {
-  if (open && !open.button.contains(target) && !open.note.contains(target)) close();
+  if (open && !open.button.contains(target)) close();
 }
 
 document.addEventListener("keydown", (event) => { if (event.key === "Escape") close(); });
