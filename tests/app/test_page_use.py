@@ -122,11 +122,11 @@ def test_a_failed_view_does_not_look_like_the_new_one(tab, server):
 
 def focus(tab):
     return tab.evaluate(
-        "(({id, name, dataset}) => id || name || dataset.name || dataset.channel)(document.activeElement)"
+        "(({id, name, dataset}) => name || id || dataset.name || dataset.channel)(document.activeElement)"
     )
 
 
-def press_until(tab, wanted, key="Tab", most=40):
+def press_until(tab, wanted, key="Tab", most=60):
     for _ in range(most):
         if focus(tab) == wanted:
             return

@@ -26,7 +26,7 @@ def prepared(runs):
 def stories(explorer):
     told = Stories(explorer)
     yield told
-    told.averages.close()
+    told.close()
 
 
 def told(stories, **state):
@@ -109,13 +109,15 @@ def test_one_run(runs):
     stories = Stories(Explorer(resolve_all(runs[:1]), examples=2))
     assert told(stories, view="inside").startswith("plain keeps this image with correlation")
     assert told(stories, view="evidence", score="logit").startswith("plain's areas under the curves are")
-    stories.averages.close()
+    stories.close()
 
 
 def test_over_http(client):
     answer = client.get("/api/story", params={"view": "audit"}).json()
     assert answer["text"].startswith(("plain", "<b>"))
     assert answer["pending"] is False
+    for wrong in ({"method": "magic"}, {"image": "nothing"}, {"image": "test-0", "other": "nothing"}):
+        assert client.get("/api/story", params=wrong).status_code == 404
 
 
 # --- averages

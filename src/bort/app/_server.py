@@ -47,7 +47,7 @@ def create(explorer: Explorer, access: Access, calculations: Calculations | None
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         yield
         queue.close()
-        stories.averages.close()
+        stories.close()
 
     app = Application(
         title="bort explorer",
@@ -61,8 +61,11 @@ def create(explorer: Explorer, access: Access, calculations: Calculations | None
     app.add_middleware(BaseHTTPMiddleware, dispatch=access)
     answer_errors(app)
     _serve_page(app)
-    colours = _file(stylesheet(len(explorer.subjects)).encode(), "text/css; charset=utf-8")
-    app.add_api_route("/colours.css", colours, include_in_schema=False, response_class=Response)
+
+    @app.get("/colours.css", include_in_schema=False)
+    def colours() -> Response:
+        """A colour for each run."""
+        return Response(stylesheet(len(explorer.subjects)), media_type="text/css")
 
     for router in (
         _routes_images.routes(explorer),

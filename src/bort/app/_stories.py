@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
@@ -38,7 +39,15 @@ class Stories:
 
     def __init__(self, explorer: Explorer) -> None:
         self._explorer = explorer
-        self.averages = Averages(explorer.lock)
+
+    @cached_property
+    def averages(self) -> Averages:
+        return Averages(self._explorer.lock)
+
+    def close(self) -> None:
+        """End what is computed in the background."""
+        if "averages" in vars(self):
+            self.averages.close()
 
     def tell(self, state: PageState) -> Story:
         """Empty for views that have no sentence, and where a network cannot do what the view shows."""
@@ -48,10 +57,14 @@ class Stories:
             "transplant": self._transplant,
             "audit": self._audit,
         }
+        if state.method not in explain.names():
+            raise Unknown(f"There is no method {state.method!r}.")
         if state.view not in tellers:
             return Story("")
         if not state.image and state.view != "audit":
             return Story(_NO_IMAGES)
+        for image in filter(None, (state.image, state.other)):
+            self._explorer.image(next(iter(self._explorer.subjects)), image)  # an unknown one is an error
         runs = [state.of_run(self._explorer, number) for number in range(len(self._explorer.subjects))]
         try:
             return tellers[state.view](state, runs)
