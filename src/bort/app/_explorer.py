@@ -13,7 +13,6 @@ from torch import Tensor
 from bort import explain, invert
 from bort._defaults import SALIENT_CHANNELS
 from bort._inspect import evaluating, outputs_of, probabilities_of
-from bort._sample_sizes import SampleSizes
 from bort.app._atlas import Atlases
 from bort.app._cache import Cache
 from bort.app._drawing import Drawings
