@@ -81,7 +81,8 @@ def sheet(pixels: Tensor, names: Sequence[str], maps: Mapping[str, Tensor], side
     with pictures.style():
         figure, axes = pictures.panels(len(pixels), 1 + len(maps), side, side + 14)
         for n, (image, row) in enumerate(zip(pixels, axes, strict=True)):
-            shown = [pictures.picture(image), *(pictures.overlay(image, of[n]) for of in maps.values())]
+            over = (pictures.overlay(image, of[n], signed=explain.get(name).signed) for name, of in maps.items())
+            shown = [pictures.picture(image), *over]
             for cell, content, title in zip(row, shown, ("", *maps), strict=True):
                 cell.imshow(content)
                 cell.set_axis_off()

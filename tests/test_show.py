@@ -51,6 +51,17 @@ def test_images_maps_and_signals_are_drawn_as_everywhere(channels):
     assert 'width="112"' in shown._repr_html_(), "the longer side"
 
 
+def test_signed_maps():
+    """All of them, or those that are named."""
+    x, maps = torch.rand(1, 1, 4, 4), torch.randn(1, 4, 4)
+    both = {"ig": maps, "sat": maps}
+    signed, plain = overlay(x[0], maps[0], signed=True), overlay(x[0], maps[0])
+    assert not np.array_equal(signed, plain)
+    for given, expected in ((True, [signed, signed]), (["ig"], [signed, plain]), (False, [plain, plain])):
+        for one, other in zip(pictures(bort.show(x, both, signed=given))[1:], expected, strict=True):
+            assert np.array_equal(one, other)
+
+
 def test_normalised_images_are_shown_as_pixels():
     pixels = torch.rand(2, 3, 4, 4)
     mean, std = (0.1, 0.2, 0.3), (0.5, 0.4, 0.3)

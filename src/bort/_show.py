@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from html import escape
 from pathlib import Path
 
@@ -33,6 +33,7 @@ def show(
     std: Sequence[float] = (),
     names: Sequence[object] | Tensor = (),
     strength: float = OVERLAY_STRENGTH,
+    signed: bool | Collection[str] = False,
     limit: int = 16,
 ) -> Shown:
     """Images, and below each its saliency maps and reconstructions::
@@ -45,12 +46,14 @@ def show(
         images: (N, C, H, W), bytes or floats; 1 channel is grey, 3 are colours, of others the mean is shown.
         maps: (N, H, W) of any saliency method, or several by their names. Drawn over the images, each from its 1st to its
             99th percentile.
-        signals: (N, C, H, W), as of :func:`bort.invert.reconstruct`, or several by their names. Drawn from their 1st to their
-            99th percentile; the number below is the correlation with the image.
+        signals: (N, C, H, W), as of :func:`bort.invert.reconstruct`, or several by their names. Drawn in signed colours, each
+            with a scale of its own (:func:`bort.pictures.signal`); the number below is the correlation with the image.
         view, mean, std: how the images were normalised, as a View or as a number a channel. Without them floats from 0 to 1
             are shown as they are, others from the smallest (black) to the largest (white), with a note.
         names: words below the images, such as their classes.
         strength: of the maps, from 0 (the image alone) to 1 (the map alone).
+        signed: whether zero has a meaning in the maps, as with Integrated Gradients: then gold is for the class, blue against
+            it. True, or the names of those maps.
         limit: how many images are shown, the first ones.
     """
     images = torch.as_tensor(images)
@@ -67,13 +70,15 @@ def show(
     rows: list[Row] = [("image", [(picture(p), c) for p, c in zip(pixels[:count], captions or [""] * count)])]
     for name, values in _named(maps, "map").items():
         _check_values(f"the map {name!r}", values, (len(images), *images.shape[2:]))
-        rows.append((name, [(overlay(p, v, strength), "") for p, v in zip(pixels[:count], values)]))
+        is_signed = signed if isinstance(signed, bool) else name in signed
+        rows.append((name, [(overlay(p, v, strength, signed=is_signed), "") for p, v in zip(pixels[:count], values)]))
     for name, values in _named(signals, "signal").items():
         _check_values(f"the signal {name!r}", values, tuple(images.shape))
         alike = correlation(values[:count].double().cpu(), images[:count].double().cpu()).tolist()
         rows.append((name, [(signal(v), f"{c:.2f}") for v, c in zip(values, alike)]))
     if signals is not None:
-        notes.append("Below a signal: its correlation with the image.")
+        colours = "mid-grey is zero" if images.shape[1] == 3 else "black is zero, gold above it, blue below"
+        notes.append(f"Signals: {colours}. Below a signal: its correlation with the image.")
     return Shown(rows, notes, (images.shape[2], images.shape[3]))
 
 

@@ -139,7 +139,7 @@ def _write(
 ) -> None:
     """Pictures and numbers of every image, and the manifest."""
     from bort.cli._output import OutputFolder
-    from bort.explain import about_constant
+    from bort.explain import about_constant, get
     from bort.pictures import enlarged, npy, overlay, picture, png
 
     constant = about_constant(maps)
@@ -153,8 +153,9 @@ def _write(
             print(f"{name}: {source['says']}, {probabilities[n]:.1%}")
             output.add(f"{name}.png", png(enlarged(picture(pixels[n]))))
             for method, saliency in maps.items():
+                shown = overlay(pixels[n], saliency[n], strength, signed=get(method).signed)
                 output.add(f"{name}-{method}.npy", npy(saliency[n]))
-                output.add(f"{name}-{method}.png", png(enlarged(overlay(pixels[n], saliency[n], strength))))
+                output.add(f"{name}-{method}.png", png(enlarged(shown)))
                 source["maps"][method] = f"{name}-{method}.npy"
         for sentence in constant:
             print(sentence)
