@@ -53,5 +53,3 @@ def test_what_the_network_says(tab, server, explorer):
     assert first.locator(".bar i").evaluate("bar => bar.offsetWidth / bar.parentNode.offsetWidth") == pytest.approx(
         likeliest["probability"], abs=0.02
     )
-
-

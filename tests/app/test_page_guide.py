@@ -10,12 +10,12 @@ from tests.app.pages import open_at, until
 pytestmark = pytest.mark.slow
 
 WIDE, PHONE = {"width": 1440, "height": 900}, {"width": 390, "height": 844}
-VIEWS = ["inside", "evidence", "transplant", "audit"]
+VIEWS = ["inside", "channel", "evidence", "transplant", "draw", "find", "audit"]
 
 
 def test_the_sentence_follows_the_view(tab, server, client):
     open_at(tab, server, "?image=test-1")
-    until(tab, "document.getElementById('story').textContent.includes('over')")
+    until(tab, "document.getElementById('story').textContent.includes('correlation')")
     told = client.get("/api/story", params={"view": "inside", "image": "test-1", "layer": "conv5"}).json()
     assert tab.locator("#story").inner_text().split(":")[0] == told["text"].split(":")[0]
     tab.locator("#tab-audit").click()
@@ -51,7 +51,7 @@ def test_long_names_of_classes_wrap(tab, server):
 def test_every_control_has_a_text(tab, server, view):
     """All controls: those in a line, those that stay in sight, and those of the header."""
     open_at(tab, server, f"?view={view}&difference=1")
-    controls = tab.locator("#view [data-control]")
+    controls = tab.locator("#view [data-control]:has(select, input, button)")
     assert controls.count() > 0
     for control in controls.all():
         assert control.locator(".help").count() == 1, control.get_attribute("data-control")

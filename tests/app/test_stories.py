@@ -1,5 +1,6 @@
 """The numbers in the sentences: those of the image, and, over many images, those of a report."""
 
+import math
 import re
 import threading
 import time
@@ -10,6 +11,7 @@ import torch
 from bort import invert
 from bort.app import Explorer
 from bort.app._averages import Averages
+from bort.app._edits import ChannelEdits
 from bort.app._lock import ComputeLock
 from bort.app._page_state import PageState
 from bort.app._stories import Stories
@@ -25,6 +27,7 @@ def prepared(runs):
 @pytest.fixture(scope="module")
 def stories(explorer):
     told = Stories(explorer)
+    told.averages = Averages(explorer.lock, longest=math.inf)  # a slow machine gives nothing up
     yield told
     told.close()
 
@@ -47,7 +50,7 @@ def numbers(text, places):
 def test_what_a_layer_keeps(stories, explorer, prepared):
     text = told(stories, view="inside")
     runs = list(explorer.subjects)
-    here = {run: explorer.reconstruct(run, "test-0", "conv5", None, binary=True, edits={})[1] for run in runs}
+    here = {run: explorer.inside.reconstruct(run, "test-0", "conv5", None, binary=True, edits=ChannelEdits())[1] for run in runs}
     over = {}
     for own in prepared:
         x = own.images(64)
@@ -98,6 +101,14 @@ def test_the_audit_in_a_sentence(stories, explorer, prepared):
     text = told(stories, view="audit", image="")
     assert sorted(numbers(text, 2)) == pytest.approx(sorted([*residuals, *ratios]), abs=0.006)
     assert text.endswith(f"over {len(prepared[0].images(64))} images.")
+
+
+def test_found_images_in_a_sentence(stories, explorer):
+    explorer.index.start()
+    assert explorer.index.wait(60)
+    index = explorer.index.runs["plain"]
+    right = int((index.classes == index.labels).sum())
+    assert re.search(rf"\b{right}\b.* of {len(index.labels)} test images", told(stories, view="find", image=""))
 
 
 def test_no_images_and_views_without_a_sentence(stories):

@@ -103,3 +103,17 @@ def test_who_is_fooled():
 
 def test_nothing_is_no_sentence():
     assert story.sentence(["", ""]) == ""
+
+
+def test_how_many_images_are_named_rightly():
+    right = {"a": [True] * 3 + [False] * 17, "b": [True] * 18 + [False] * 2}
+    assert story.found(right, 16) == "b is right more often than a: 18 and 3 of 20 test images; they do not agree on 16"
+    near = {"a": [True, False, True], "b": [True, True, False]}
+    assert story.found(near, 2) == (
+        "a and b are right equally often within noise: 2 and 2 of 3 test images; they do not agree on 2"
+    )
+    assert story.found({"a": [True, False]}, 0) == "a is right for 1 of 2 test images"
+    three = near | {"c": [False] * 3}
+    assert story.found(three, 3) == (
+        "a is right for 2, b is right for 2 and c is right for 0 of 3 test images; they do not agree on 3"
+    )

@@ -15,7 +15,6 @@ from bort.app._exceptions import Busy
 from bort.app._lock import ComputeLock
 
 _LONGEST: Final = 0.5  # seconds for a part: a click may have to wait for one
-_PAUSE: Final = 0.005  # between parts, in which waiting clicks take the lock
 
 Part = Callable[[], AbstractContextManager[None]]
 """What an image's numbers are computed inside of, in parts: between two of them pages' questions come first."""
@@ -108,7 +107,7 @@ class Averages:
 
     @contextmanager
     def _part(self, *, may_be_slow: bool) -> Iterator[None]:
-        time.sleep(_PAUSE)
+        self._compute_lock.give_way()
         with self._compute_lock:
             started = time.monotonic()
             yield

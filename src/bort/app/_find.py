@@ -78,7 +78,7 @@ class Finder:
         elif question.wrong:
             kept &= wrong[int(question.wrong)] if int(question.wrong) < len(runs) else False
         if question.disagree:
-            kept &= self._disagreeing(count)
+            kept &= self.disagreeing(count)
         return np.flatnonzero(kept)
 
     def _is(self, run: str, what: What, name: str, count: int) -> NDArray[np.bool_]:
@@ -88,7 +88,7 @@ class Finder:
         view = self._explorer.view(run)
         return np.isin(numbers, [number for number in np.unique(numbers) if view.name(int(number)) == name])
 
-    def _disagreeing(self, count: int) -> NDArray[np.bool_]:
+    def disagreeing(self, count: int) -> NDArray[np.bool_]:
         said = []
         for run, own in self._index.runs.items():
             view = self._explorer.view(run)

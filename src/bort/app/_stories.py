@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from torch import Tensor
 
 from bort import explain, invert, measure
@@ -17,6 +18,7 @@ from bort._sample_sizes import SampleSizes
 from bort.app import _story as story
 from bort.app._averages import Averages, Numbers, Part
 from bort.app._exceptions import Unknown
+from bort.app._find import Finder
 from bort.app._page_state import PageState, RunState
 
 if TYPE_CHECKING:
@@ -55,13 +57,14 @@ class Stories:
             "inside": self._inside,
             "evidence": self._evidence,
             "transplant": self._transplant,
+            "find": self._find,
             "audit": self._audit,
         }
         if state.method not in explain.names():
             raise Unknown(f"There is no method {state.method!r}.")
         if state.view not in tellers:
             return Story("")
-        if not state.image and state.view != "audit":
+        if not state.image and state.view not in ("find", "audit"):
             return Story(_NO_IMAGES)
         for image in filter(None, (state.image, state.other)):
             self._explorer.image(next(iter(self._explorer.subjects)), image)  # an unknown one is an error
@@ -170,6 +173,17 @@ class Stories:
         if numbers.is_done and numbers.count > 1:
             parts.append(story.rates({own.run: [of_pair[own.run] for of_pair in numbers.values] for own in runs}))
         return Story(story.sentence(parts), numbers.is_open)
+
+    def _find(self, state: PageState, runs: list[RunState]) -> Story:
+        index = self._explorer.index
+        count, is_pending = index.predicted, index.state in ("waiting", "running")
+        labels = {own.run: index.runs[own.run].labels[:count] for own in runs}
+        known = np.all([own >= 0 for own in labels.values()], axis=0)
+        if not known.any():  # nothing is known yet, or no image's class is
+            return Story("", is_pending)
+        right = {run: (index.runs[run].classes[:count] == own)[known].tolist() for run, own in labels.items()}
+        differing = int(Finder(self._explorer).disagreeing(count).sum()) if len(runs) > 1 else 0
+        return Story(story.sentence([story.found(right, differing)]), is_pending)
 
     def _audit(self, state: PageState, runs: list[RunState]) -> Story:
         audits = {own.run: self._explorer.audit(own.run) for own in runs}

@@ -153,6 +153,23 @@ def within_noise(one: Sequence[float], other: Sequence[float]) -> bool:
     return abs(mean) <= 2 * math.sqrt(variance / count)
 
 
+def found(right: Mapping[str, Sequence[bool]], differing: int) -> str:
+    """How many test images each run names rightly, the same images in the same order; of several runs, of how many they do
+    not say the same."""
+    counts = {name: sum(own) for name, own in right.items()}
+    of = f"of {len(next(iter(right.values())))} test images"
+    names = sorted(counts, key=lambda name: -counts[name])
+    apart = f"; they do not agree on {differing}" if len(names) > 1 else ""
+    if len(names) == 2:
+        numbers = f"{counts[names[0]]} and {counts[names[1]]} {of}"
+        if within_noise(
+            [float(is_right) for is_right in right[names[0]]], [float(is_right) for is_right in right[names[1]]]
+        ):
+            return f"{names[0]} and {names[1]} are right equally often within noise: {numbers}{apart}"
+        return f"{names[0]} is right more often than {names[1]}: {numbers}{apart}"
+    return f"{listed([f'{name} is right for {counts[name]}' for name in names])} {of}{apart}"
+
+
 @dataclass(frozen=True)
 class Verdicts:
     """What a network says of the two images of a transplant, and of what was made of them."""

@@ -29,6 +29,7 @@ export const texts = {
   find_wrong: "Only images that a network names wrongly: any of them, all of them, or one that you choose.",
   find_disagree: "Only images of which the networks do not name the same class.",
   find_order: "As in the report; or those first on which the networks' confidence (the probability of the true class) or their reconstructions differ most; or by how sure the networks are.",
+  "find-all": "Takes all filters back, so that every test image is listed.",
   "audit.difference": "Shows the first network's numbers less the other's, instead of both.",
 };
 

@@ -2,13 +2,15 @@
 // of many images have come.
 import { fetchJson, url } from "./api.js";
 import { changed, state } from "./state.js";
+import { views } from "./views.js";
 
 let newest = 0;
 export async function tell() {
   const mine = ++newest;
   const place = document.getElementById("story");
   if (place.dataset.view !== state.view) place.textContent = "";
-  place.dataset.view = state.view;
+  [place.dataset.view, place.hidden] = [state.view, Boolean(views[state.view].silent)];
+  if (place.hidden) return;
   await wait(120);  // a slider that is dragged asks for every view on its way
   for (let pause = 400; mine === newest; pause = Math.min(2 * pause, 3000)) {
     const { text, pending } = await fetchJson(url("story", Object.fromEntries(changed()))).catch(() => ({ text: "", pending: false }));

@@ -12,6 +12,7 @@ const steps = [
 const key = "bort-tour";
 let seen = false;  // where the browser keeps nothing
 let open = null;  // the panel, the step, and what had the focus before
+const growth = new ResizeObserver(() => open && put());  // of what is explained: a sentence may become longer
 
 export function setUpTour({ isLink }) {
   const button = document.getElementById("tour");
@@ -45,6 +46,8 @@ function show(at) {
   const target = document.querySelector(selector);
   target?.classList.add("toured");
   target?.scrollIntoView({ block: "nearest" });
+  growth.disconnect();
+  if (target) growth.observe(target);
   const button = (name, label, click, disabled = false) => element("button", { type: "button", class: `plain ${name}`, disabled, onclick: click }, label);
   const next = button("next", at + 1 < shown.length ? "Next" : "Done", () => show(open.at + 1));
   panel.replaceChildren(element("p", { class: "count" }, `${at + 1} of ${shown.length}`), element("h2", { id: "tour-title" }, title), element("p", { id: "tour-words" }, words),
@@ -70,6 +73,7 @@ function end() {
   const { panel, focused } = open;
   for (const [name, listener] of listeners) removeEventListener(name, listener, { capture: true });
   for (const node of document.querySelectorAll(".toured")) node.classList.remove("toured");
+  growth.disconnect();
   panel.remove();
   open = null;
   seen = true;

@@ -10,12 +10,13 @@ import { transplant } from "./transplant.js";
 
 // By their names in the page's address (PageState.view), in the order of the tabs. _export.py has the same views for exports.
 // `free`: it needs no image. `alone`: the images above have no part in it. `refusal`: why these networks do not have it. `settle`: what links and exports wait for.
+// `silent`: there is no sentence about it.
 export const views = {
   inside: { title: "Look inside", draw: inside },
-  channel: { title: "One channel", draw: channel },
+  channel: { title: "One channel", draw: channel, silent: true },
   evidence: { title: "Which pixels count", draw: evidence },
   transplant: { title: "Mix two images", draw: transplant },
-  draw: { title: "Draw", draw, settle, free: true, alone: true, refusal: () => info.no_drawing },
+  draw: { title: "Draw", draw, settle, free: true, alone: true, silent: true, refusal: () => info.no_drawing },
   find: { title: "Find images", draw: find, free: true, alone: true },
   audit: { title: "Layer by layer", draw: audit, free: true },
 };
