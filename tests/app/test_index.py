@@ -228,8 +228,8 @@ def test_a_failure_is_a_message_and_can_be_tried_again(runs, monkeypatch):
     assert (explorer.index.state, explorer.index.predicted) == ("done", 50)
 
 
-def test_it_ends_with_the_explorer(runs, monkeypatch):
-    explorer, begun = Explorer(resolve_all(runs), examples=1), threading.Event()
+def test_it_ends_with_the_explorer(runs, tmp_path, monkeypatch):
+    explorer, begun = Explorer(resolve_all(runs), examples=1, cache=tmp_path), threading.Event()
     original = index_module.Index._predict
 
     def slow(self, *arguments):
@@ -242,7 +242,13 @@ def test_it_ends_with_the_explorer(runs, monkeypatch):
     assert begun.wait(20)
     explorer.close()
     assert explorer.index.state == "closed"
-    assert explorer.index.predicted < 50
+    done = explorer.index.predicted
+    assert done < 50
+    monkeypatch.setattr(index_module.Index, "_predict", original)
+    again = Explorer(resolve_all(runs), examples=1, cache=tmp_path)
+    again.index.start()
+    assert again.index.wait(60)
+    assert (again.index.state, again.index.predicted) == ("done", 50), "the next time it goes on"
 
 
 def test_a_network_without_a_map_has_no_correlations(indexed):

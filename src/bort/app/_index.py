@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -19,6 +19,8 @@ from bort._inspect import evaluating, outputs_of, probabilities_of
 from bort.app import _index_store as store
 from bort.app._exceptions import Busy
 from bort.app._index_store import RunIndex
+from bort.explain import Cancelled
+from bort.pictures import picture
 from bort.report import Missing
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ CORRELATED: Final = 512
 """Of so many test images the reconstruction from the top layer is correlated with the image: it takes a pass back."""
 _LARGEST_BATCH: Final = 64
 _BATCH_SECONDS: Final = 0.05  # what a page's question may have to wait
+_THUMBNAILS: Final = 512  # first images whose thumbnails are kept at once
 _CHECKED: Final = 8  # images of which an index that was read from a file is computed again
 
 State = Literal["waiting", "running", "done", "failed", "closed"]
@@ -93,11 +96,14 @@ class Index:
             files = self._files()
             for run, file in files.items():
                 self._take_over(run, file)
-            self._go("predicted", self.count, self._predict)
-            self._write(files)
-            self._go("correlated", self.correlated_count, self._correlate)
-            self._write(files)
-            self.state = "closed" if self._closed.is_set() else "done"
+            try:
+                self._go("predicted", self.count, self._predict)
+                self._go("correlated", self.correlated_count, self._correlate)
+            finally:  # if it is closed, what is known is kept for the next time
+                self._write(files)
+            self.state = "done"
+        except Cancelled:
+            self.state = "closed"
         except Exception as error:  # the page gets a message, never a traceback
             self.state, self.message = "failed", str(error) or type(error).__name__
 
@@ -105,10 +111,7 @@ class Index:
         """One of the two steps, for the images of which it is not known yet, in batches that take about _BATCH_SECONDS for
         each run."""
         batch = 1
-        while not self._closed.is_set():
-            start = min(getattr(own, step) for own in self.runs.values())
-            if start >= count:
-                return
+        while (start := min(getattr(own, step) for own in self.runs.values())) < count:
             numbers = range(start, min(start + batch, count))
             missing = [run for run, own in self.runs.items() if getattr(own, step) < numbers.stop]
             seconds = self._batch(numbers, missing, compute)
@@ -127,12 +130,16 @@ class Index:
             inputs, labels = {}, {}
         if any(len(labels.get(run, ())) != len(numbers) for run in runs):
             return sum(self._batch(range(n, n + 1), runs, compute) for n in numbers) if len(numbers) > 1 else 0.0
+        if numbers.stop <= _THUMBNAILS:
+            self._keep_thumbnails(numbers, inputs)
         return max(self._compute(partial(compute, run, numbers.start, inputs[run], labels[run])) for run in runs)
 
     def _compute(self, work: Callable[[], None]) -> float:
         """Do it when nobody else computes; how long it took."""
         while True:
             self._explorer.lock.give_way()
+            if self._closed.is_set():
+                raise Cancelled
             try:
                 with self._explorer.lock:
                     start = time.perf_counter()
@@ -140,6 +147,12 @@ class Index:
                     return time.perf_counter() - start
             except Busy:
                 continue
+
+    def _keep_thumbnails(self, numbers: range, inputs: Mapping[str, Tensor]) -> None:
+        """Reading photographs again for a page of them would take seconds."""
+        first, x = next(iter(inputs.items()))
+        for number, pixels in zip(numbers, self._explorer.view(first).pixels(x), strict=True):
+            self._explorer.thumbnails.keep(f"test-{number}", picture(pixels))
 
     def _predict(self, run: str, start: int, x: Tensor, labels: Tensor) -> None:
         subject, own = self._explorer.subject(run), self.runs[run]

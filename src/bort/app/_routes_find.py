@@ -12,9 +12,6 @@ from bort.app._find import Finder, Order, Question
 from bort.app._parameters import Name, PageNumber, Wrong
 from bort.app._thumbnails import COLUMNS, sheet_url
 
-SIDE = 96
-"""Pixels of an image on a page of them, at most."""
-
 
 def routes(explorer: Explorer) -> APIRouter:
     router = APIRouter(prefix="/api")
@@ -34,7 +31,7 @@ def routes(explorer: Explorer) -> APIRouter:
         explorer.index.start(again=again)
         found = Finder(explorer).find(Question(label, said, wrong, disagree, order, page))
         names = [image["name"] for image in found["images"]]
-        sheet = explorer.thumbnails.sheet(names, SIDE)
+        sheet = explorer.thumbnails.sheet(names)
         return found | {
             "sheet": sheet_url(sheet, sheet.shape[1] // min(COLUMNS, max(1, len(names)))),
             "columns": COLUMNS,

@@ -45,8 +45,10 @@ def serve(
         if token:
             say(f"Everybody who reaches {address} and has this address can use the explorer and this machine's time.")
         say(f"{_link(listening, address, token)}  (Ctrl-C ends it)")
-        server.run(sockets=[listening])
-        explorer.close()
+        try:
+            server.run(sockets=[listening])
+        finally:
+            explorer.close()
 
 
 def explore(

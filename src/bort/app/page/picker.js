@@ -17,15 +17,11 @@ export async function learn() {
   for (const image of info.images) image.label ||= fileNames.get(image.name) ?? "";
 }
 
-// Puts a test image that the strip does not show among the images. One that does not exist is left to `fit`.
+// Puts a test image that the strip does not show among the images. One that is not there is left to `fit`.
 export async function open(name) {
   if (!name || images().some((image) => image.name === name)) return;
-  try {
-    opened.push(await fetchJson(url("image", { image: name })));
-    if (opened.length > MOST_OPENED) opened.shift();
-  } catch (error) {
-    if (error.status !== 404) throw error;
-  }
+  try { opened.push(await fetchJson(url("image", { image: name }))); } catch { return; }
+  if (opened.length > MOST_OPENED) opened.shift();
 }
 
 // A row of images to choose from, with the mouse or the arrow keys. The choice is the state's ``key``.
