@@ -67,30 +67,33 @@ def inverted(pixels: Tensor) -> Tensor:
     return strength if was_bright else 1 - strength
 
 
+def paper_under(image: Image, paper: Paper) -> Paper:
+    """What transparent places of an image become: this paper, or the other if what can be seen of the image would be lost on
+    it, as white on bright paper and black on dark. A sample of its pixels says it: 25 million of them as floats would take
+    400 MB."""
+    width, height = image.size
+    colours = _with_alpha(image.resize((min(width, 512), min(height, 512)), 0))  # 0: nearest, which mixes no colours
+    if colours is None:
+        return paper
+    pixels = np.asarray(colours, dtype=np.float32) / 255
+    alpha = pixels[..., 3]
+    if not alpha.any():
+        return paper
+    ink = float((pixels[..., :3].mean(axis=2) * alpha).sum() / alpha.sum())
+    if abs(ink - (paper == "bright")) >= _VISIBLE:
+        return paper
+    return "dark" if paper == "bright" else "bright"
+
+
 def on_paper(image: Image, paper: Paper) -> Image:
-    """The image as 8-bit grey or RGB. Transparent places become this paper, or the other if what can be seen of the image
-    would be lost on it: white on transparent on bright paper, black on dark."""
+    """The image as 8-bit grey or RGB, its transparent places in the colour of the paper."""
     from PIL import Image as images
 
     colours = _with_alpha(image)
     if colours is None:
         return to_eight_bits(image)
-    if abs(_ink(colours, paper) - (paper == "bright")) < _VISIBLE:
-        paper = "dark" if paper == "bright" else "bright"
     sheet = images.new("RGBA", colours.size, (0, 0, 0, 255) if paper == "dark" else (255, 255, 255, 255))
     return images.alpha_composite(sheet, colours).convert("RGB")
-
-
-def _ink(colours: Image, paper: Paper) -> float:
-    """How bright the visible part of an RGBA image is, from 0 to 1. A sample of its pixels says it: 25 million of them as
-    floats would take 400 MB."""
-    width, height = colours.size
-    sample = colours.resize((min(width, 512), min(height, 512)), 0)  # 0: nearest, which mixes no colours
-    pixels = np.asarray(sample, dtype=np.float32) / 255
-    alpha = pixels[..., 3]
-    if not alpha.any():
-        return float(paper == "dark")  # nothing can be lost
-    return float((pixels[..., :3].mean(axis=2) * alpha).sum() / alpha.sum())
 
 
 def _with_alpha(image: Image) -> Image | None:

@@ -6,7 +6,7 @@ import io
 import warnings
 from typing import TYPE_CHECKING, Final
 
-from bort.app._ink import Paper, on_paper
+from bort.app._ink import Paper, on_paper, paper_under
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -50,7 +50,7 @@ def decode(content: bytes, paper: Paper = "bright") -> Image:
                     )
                 opened.seek(0)  # the first picture of an animation
                 opened.load()
-                return on_paper(ImageOps.exif_transpose(opened), paper)
+                return on_paper(ImageOps.exif_transpose(opened), paper_under(opened, paper))
     except Refused:
         raise
     except images.DecompressionBombError:
