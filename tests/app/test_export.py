@@ -1,12 +1,20 @@
 """A view to take away is the view."""
 
+import html
 import io
 import json
+import re
 import zipfile
+from dataclasses import replace
 
 import numpy as np
 
+from bort._colours import colour
 from bort.app._edits import ChannelEdits
+from bort.app._export_audit import table
+from bort.app._page_state import PageState
+from bort.measure import COLUMNS, Audit, LayerAudit
+from bort.pictures import scale_of
 
 
 def unpacked(client, **view):
@@ -60,6 +68,85 @@ def test_exports_of_the_other_views(client, explorer):
     manifest, files = unpacked(client, view="audit")
     assert manifest["runs"][1]["audit"][0]["name"] == "conv1.weight"
     page = client.get("/api/export.html", params={"view": "audit"}).text
-    assert page.count("conv1.weight") == 2
+    assert page.count("conv1.weight") == 1, "one table for both runs"
     late = client.get("/api/export.zip", params={"view": "evidence", "image": "test-3", "method": "rise"})
     assert (late.status_code, "start it first" in late.json()["message"]) == (404, True)
+
+
+def test_runs_have_their_colours_and_signals_a_legend(client, explorer):
+    manifest, _ = unpacked(client)
+    back, _ = explorer.inside.reconstruct("plain", "test-0", "conv5", None, binary=True, edits=ChannelEdits())
+    assert manifest["runs"][0]["scales"]["reconstruction"] == scale_of(back)
+    page = client.get("/api/export.html", params={"image": "test-0", "layer": "conv5"}).text
+    assert f'<span class="scale">−{scale_of(back):.2g}<i></i>+{scale_of(back):.2g}</span>' in page
+    for number in (0, 1):
+        assert f"--run-{number}: {colour(number)};" in page
+        assert f"--run-{number}: {colour(number, dark=True)};" in page
+        assert f'style="background: var(--run-{number})"' in page
+
+
+def test_curves_of_all_runs_on_the_same_axes(client, explorer):
+    view = {"view": "evidence", "image": "test-0", "method": "cam", "score": "probability"}
+    page = client.get("/api/export.html", params=view).text
+    lines = re.findall(r'<polyline style="stroke: var\(--run-(\d)\)" stroke-dasharray="([^"]*)"', page)
+    assert lines == [(run, dash) for run in "01" for dash in ("none", "5 3")]
+    for run in explorer.subjects:
+        areas = explorer.saliency.curve(run, "test-0", explorer.saliency.map(run, "test-0", "cam"))["probability"][
+            "areas"
+        ]
+        assert "".join(f"<td>{area:.3f}</td>" for area in areas) in page
+    model = explorer.subjects["plain"].model
+    lowest = int(model(explorer.image("plain", "test-0")).argmin())
+    page = client.get("/api/export.html", params=view | {"score": "relative", "target": lowest}).text
+    assert "<td>n/a</td><td>n/a</td>" in page
+
+
+def test_differences_are_exported(client, explorer):
+    _, files = unpacked(client, view="evidence", method="ig", difference=1)
+    assert "2-b-alpha/difference.png" in files
+    assert "1-plain/difference.png" not in files, "it is the first one's less the other's"
+    _, files = unpacked(client, view="transplant", other="test-1", difference=1)
+    change = np.load(io.BytesIO(files["1-plain/difference.npy"]))
+    made, _ = explorer.transplant("plain", "test-0", "test-1", "conv5", 64, "none")
+    source = explorer.view("plain").pixels(explorer.image("plain", "test-0"))[0]
+    assert np.array_equal(change, (made - source).numpy())
+
+
+def test_the_audit_as_on_the_page(client, explorer):
+    first, second = (list(explorer.audit(run)) for run in explorer.subjects)
+
+    def rows(**view):
+        page = client.get("/api/export.html", params={"view": "audit"} | view).text
+        body = page.partition("<tbody>")[2]
+        return {
+            re.search("<th>(.*?)</th>", row)[1]: re.findall("<td>(.*?)</td>", row) for row in body.split("</tr>")[:-1]
+        }
+
+    shown = rows()
+    assert list(shown) == [layer.name for layer in first]
+    residual = COLUMNS[7]
+    for one, other in zip(first, second, strict=True):
+        assert [residual.show(one), residual.show(other)] == shown[one.name][10:12], "matrix, invertible, then pairs"
+    ranked = sorted(second, key=lambda layer: -layer.ratio)
+    assert list(rows(sort="-ratio.1")) == [layer.name for layer in ranked]
+    shown = rows(difference=1)
+    for one, other in zip(first, second, strict=True):
+        assert shown[one.name][6] == f"{one.residual - other.residual:+.3f}"
+
+
+def test_the_sentence_is_on_the_page(client):
+    page = client.get("/api/export.html", params={"view": "audit"}).text
+    assert html.escape(client.get("/api/story", params={"view": "audit"}).json()["text"]) in page
+
+
+def test_layers_of_one_run_alone():
+    layer = LayerAudit(
+        "a.weight", "Linear", (2, 2), 1, True, (0.5, 1.0), (1.0, 1.0), 1.0, 0.0, 0.25, 0.0, None, None, None, None
+    )
+    audits = {"one": Audit((layer, replace(layer, name="only<"))), "two": Audit((replace(layer, residual=0.5),))}
+    page = table(audits, PageState())
+    assert "<th>only&lt; (only in one)</th>" in page
+    assert page.count("<td>0.250</td>") == 2
+    assert "<td></td>" in page
+    assert "<td>-0.250</td>" in table(audits, PageState(difference=True))
+    assert table(audits, PageState(sort="residual.9")) == page, "a run that is not there"

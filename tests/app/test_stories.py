@@ -50,7 +50,10 @@ def numbers(text, places):
 def test_what_a_layer_keeps(stories, explorer, prepared):
     text = told(stories, view="inside")
     runs = list(explorer.subjects)
-    here = {run: explorer.inside.reconstruct(run, "test-0", "conv5", None, binary=True, edits=ChannelEdits())[1] for run in runs}
+    here = {
+        run: explorer.inside.reconstruct(run, "test-0", "conv5", None, binary=True, edits=ChannelEdits())[1]
+        for run in runs
+    }
     over = {}
     for own in prepared:
         x = own.images(64)

@@ -20,7 +20,8 @@ from bort.app._export_channel import export_channel
 from bort.app._export_inside import export_inside
 from bort.app._find import Finder
 from bort.app._page_state import PageState, RunState
-from bort.pictures import Picture, enlarged, npy, picture, png, signal
+from bort.app._saliency import MOST_TRACKED
+from bort.pictures import Picture, enlarged, npy, picture, png, scale_of, signal
 
 
 def data_url(image: Picture) -> str:
@@ -35,6 +36,8 @@ class ExportedPicture:
     caption: str
     picture: Picture
     values: Tensor | None = None
+    scale: float | None = None
+    """The size of the values with the strongest colours, of a picture in signed colours."""
 
 
 @dataclass
@@ -47,6 +50,11 @@ class RunExport:
 
     def add(self, name: str, caption: str, shown: Picture, values: Tensor | None = None) -> None:
         self.pictures.append(ExportedPicture(name, caption, shown, values))
+
+    def add_signal(self, name: str, caption: str, values: Tensor, scale: float | None = None) -> None:
+        """In signed colours, with their scale as a legend."""
+        scale = scale or scale_of(values)
+        self.pictures.append(ExportedPicture(name, caption, signal(values, scale), values, scale))
 
 
 def collect(explorer: Explorer, state: PageState) -> list[RunExport]:
@@ -67,18 +75,29 @@ def _evidence(explorer: Explorer, state: PageState, own: RunState, export: RunEx
     saliency = explorer.saliency.map(run, image, method, state.target, *options)
     curve = explorer.saliency.curve(run, image, saliency, state.target)
     score = curve[state.score][state.which][state.step]
+    number = export.facts["says"][0]["class"] if state.target is None else state.target
+    name = explorer.view(run).name(number)
     signed = explain.get(method).signed
     over_image = explorer.saliency.overlay(run, image, saliency, state.strength, signed=signed)
+    colours = "gold: for the class, blue: against it" if signed else "bright: counts much"
     export.pictures += [
         ExportedPicture("input", "input", explorer.input(image)),
-        ExportedPicture(method, explain.get(method).label, over_image, saliency),
+        ExportedPicture(method, f"{explain.get(method).label} ({colours})", over_image, saliency),
         ExportedPicture(
             f"{state.which}-step-{state.step}",
-            f"{state.which}, step {state.step}: {state.score} {'–' if score is None else f'{score:.3f}'}",
+            f"{state.which}, step {state.step}: {state.score} {'–' if score is None else f'{score:.3f}'} of class {name}",
             explorer.saliency.step(run, image, saliency, state.step, state.which),
         ),
     ]
+    first = next(iter(explorer.subjects))
+    if state.difference and run != first:
+        k = min(state.tracked, MOST_TRACKED, explorer.channel_count(first, explorer.top(first)))
+        options = (k, state.threshold) if method == "sat" else (None, None)
+        maps = {first: explorer.saliency.map(first, image, method, state.target, *options), run: saliency}
+        less = explorer.saliency.difference(image, maps, state.strength, signed=signed)
+        export.add("difference", f"{first} less {run} (gold: more in {first}, blue: more in {run})", less)
     export.facts["curves"] = curve
+    export.facts["curve_class"] = {"class": number, "name": name, "is_chosen": state.target is not None}
 
 
 def _transplant(explorer: Explorer, state: PageState, own: RunState, export: RunExport) -> None:
@@ -89,6 +108,9 @@ def _transplant(explorer: Explorer, state: PageState, own: RunState, export: Run
         ExportedPicture("target", f"target: “{facts['target']}”", explorer.input(state.other)),
         ExportedPicture("made", verdict, picture(made)),
     ]
+    if state.difference:
+        source = explorer.view(own.run).pixels(explorer.image(own.run, state.image))[0]
+        export.add_signal("difference", "difference: made less source", made - source)
     export.facts |= facts | {"layer": own.layer, "features": own.k}
 
 
@@ -101,8 +123,8 @@ def _draw(explorer: Explorer, state: PageState, own: RunState, export: RunExport
         ExportedPicture(
             "input", f"input{', centred' if state.centre else ''}", explorer.drawings.seen(content, centre=state.centre)
         ),
-        ExportedPicture("reconstruction", f"from {layer}: correlation {correlation:.2f}", signal(back), back),
     ]
+    export.add_signal("reconstruction", f"from {layer}: correlation {correlation:.2f}", back)
     export.facts |= {"says": look["classes"][:5], "layer": layer, "correlation": correlation}
 
 
@@ -120,7 +142,7 @@ def _find(explorer: Explorer, state: PageState, own: RunState, export: RunExport
 
 
 def _audit(explorer: Explorer, state: PageState, own: RunState, export: RunExport) -> None:
-    export.facts["audit"] = explorer.audit(own.run).to_dict()
+    export.facts |= {"audit": explorer.audit(own.run).to_dict(), "n": explorer.image_count(own.run)}
 
 
 @dataclass(frozen=True)
@@ -152,7 +174,8 @@ def archive(explorer: Explorer, state: PageState) -> bytes:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as packed:
         for folder, export in zip(_folders(exports), exports, strict=True):
-            manifest["runs"].append({"name": export.run, "folder": folder} | export.facts)
+            scales = {item.name: item.scale for item in export.pictures if item.scale is not None}
+            manifest["runs"].append({"name": export.run, "folder": folder, "scales": scales} | export.facts)
             for item in export.pictures:
                 packed.writestr(f"{folder}/{item.name}.png", png(enlarged(item.picture)))
                 if item.values is not None:

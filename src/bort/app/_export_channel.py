@@ -10,7 +10,7 @@ from bort.app._exceptions import Unknown
 from bort.app._explorer import Explorer
 from bort.app._export_inside import bar
 from bort.app._page_state import PageState, RunState
-from bort.pictures import Picture, picture, signal
+from bort.pictures import Picture, picture
 
 if TYPE_CHECKING:
     from bort.app._export import RunExport
@@ -27,16 +27,14 @@ def export_channel(explorer: Explorer, state: PageState, own: RunState, export: 
     facts = ChannelFacts(atlas, layer, channel)
     portrait = explorer.portraits(run, layer, channel, facts)
     pattern = explorer.inside.channel(run, state.image, layer, channel)
-    export.add("pattern", f"its pattern in {state.image}", signal(pattern), pattern)
+    export.add_signal("pattern", f"its pattern in {state.image}", pattern)
     if portrait.mean is not None:
-        export.add("mean", "mean pattern of what excites it most", signal(portrait.mean), portrait.mean)
+        export.add_signal("mean", "mean pattern of what excites it most", portrait.mean)
     for rank, place in enumerate(portrait.places, 1):
         name = f"test-{place.number}"
         shown = picture(explorer.view(run).pixels(explorer.image(run, name))[0])
         export.add(f"excited-{rank}", f"{name}: {place.value:.2f}", _cut(shown, place.box))
-        export.add(
-            f"excited-{rank}-pattern", f"its pattern in {name}", signal(place.pattern, portrait.scale), place.pattern
-        )
+        export.add_signal(f"excited-{rank}-pattern", f"its pattern in {name}", place.pattern, portrait.scale)
     export.facts |= {"layer": layer, "channel": channel, "chosen": words, "images": facts.known}
     export.facts |= facts.described(explorer.view(run)) | {"changes": portrait.changes}
 

@@ -9,7 +9,7 @@ from bort.app._edits import ChannelEdits
 from bort.app._explorer import Explorer
 from bort.app._inside import PATTERNS
 from bort.app._page_state import PageState, RunState
-from bort.pictures import scale_of, signal
+from bort.pictures import scale_of
 
 if TYPE_CHECKING:
     from bort.app._export import RunExport
@@ -23,14 +23,14 @@ def export_inside(explorer: Explorer, state: PageState, own: RunState, export: R
     scale = scale_of(before)
     export.add("input", "input", explorer.input(image))
     words = f"from {layer}, {source}: correlation {correlation:.2f}"
-    export.add("reconstruction", words, signal(before, scale), before)
+    export.add_signal("reconstruction", words, before, scale)
     if own.edits:
         edited = inside.edit(run, image, layer, k, binary=state.binary, edits=own.edits)
         correlation = edited.correlation
         words = f"after the edits, channels scaled: {own.edits.words()}: correlation {correlation:.2f}"
         words += f", shown {edited.weaker:.2g} × weaker" if edited.weaker != 1 else ""
-        export.add("after", words, signal(edited.after, scale * edited.weaker), edited.after)
-        export.add("difference", edited.words(), signal(edited.difference), edited.difference)
+        export.add_signal("after", words, edited.after, scale * edited.weaker)
+        export.add_signal("difference", edited.words(), edited.difference)
         export.facts["classes"] = edited.classes
         export.facts["difference"] = {"largest": edited.largest, "stronger": edited.stronger}
     start = min(state.start, explorer.channel_count(run, layer) - 1)
@@ -41,7 +41,7 @@ def export_inside(explorer: Explorer, state: PageState, own: RunState, export: R
     ]
     for channel in own.channels:
         pattern = inside.channel(run, image, layer, channel)
-        export.add(f"channel-{channel}", f"channel {channel}", signal(pattern), pattern)
+        export.add_signal(f"channel-{channel}", f"channel {channel}", pattern)
     if state.clusters:
         coloured, groups = inside.clusters(run, image, layer, min(PATTERNS, own.k))
         export.add("clusters", "clusters", coloured)

@@ -13,10 +13,11 @@ from bort.app._export import archive
 from bort.app._export_page import page
 from bort.app._page_state import RequestedState
 from bort.app._parameters import Name
+from bort.app._stories import Stories
 from bort.measure import COLUMNS
 
 
-def routes(explorer: Explorer) -> APIRouter:
+def routes(explorer: Explorer, stories: Stories) -> APIRouter:
     router = APIRouter(prefix="/api")
 
     @router.get("/audit", response_model=answers.AuditAnswer)
@@ -40,7 +41,7 @@ def routes(explorer: Explorer) -> APIRouter:
     @router.get("/export.html", response_class=HTMLResponse)
     def export_page(state: RequestedState) -> Response:
         """The view as one self-contained page."""
-        return HTMLResponse(page(explorer, state), headers=_attachment("bort-view.html"))
+        return HTMLResponse(page(explorer, state, stories.tell(state).text), headers=_attachment("bort-view.html"))
 
     return router
 

@@ -74,7 +74,7 @@ def create(explorer: Explorer, access: Access, calculations: Calculations | None
         _routes_evidence.routes(explorer, queue),
         _routes_draw.routes(explorer),
         _routes_find.routes(explorer),
-        _routes_audit.routes(explorer),
+        _routes_audit.routes(explorer, stories),
         _routes_story.routes(stories),
     ):
         app.include_router(router)
