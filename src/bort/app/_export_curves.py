@@ -59,11 +59,11 @@ def _plot(drawn: Sequence[tuple[int, dict[str, Any]]], state: PageState) -> str:
     heights = "".join(
         f'<line x1="{_LEFT}" x2="{_WIDTH - 8}" y1="{y(value):.1f}" y2="{y(value):.1f}"/>'
         f'<text x="{_LEFT - 5}" y="{y(value) + 4:.1f}" text-anchor="end">{value:.2f}</text>'
-        for value in sorted({low, 0.0, high})
+        for value in sorted({0.0, high}) + ([low] if low < -0.1 * (high - low) else [])  # their numbers would meet
     )
     percents = "".join(
-        f'<text x="{x(part):.1f}" y="{_HEIGHT - _BOTTOM + 16}" text-anchor="middle">{part:.0%}</text>'
-        for part in (0, 0.25, 0.5, 0.75, 1)
+        f'<text x="{x(part):.1f}" y="{_HEIGHT - _BOTTOM + 16}" text-anchor="{anchor}">{part:.0%}</text>'
+        for part, anchor in ((0, "start"), (0.25, "middle"), (0.5, "middle"), (0.75, "middle"), (1, "end"))
     )
     below = (
         f'<text x="{_WIDTH / 2}" y="{_HEIGHT - 4}" text-anchor="middle">of the pixels are taken away or put in</text>'
