@@ -154,7 +154,7 @@ const rooms = new ResizeObserver((entries) => { for (const { target } of entries
 function enlarge(figure) {
   const [image] = figure.children;
   if (!image.naturalWidth || !figure.clientWidth) return;
-  const most = 0.55 * innerHeight * image.naturalWidth / image.naturalHeight;  // it stays in sight together with its controls
+  const most = 0.4 * innerHeight * image.naturalWidth / image.naturalHeight;  // it stays in sight together with its controls
   const room = Math.min(figure.clientWidth, most) * devicePixelRatio;
   const whole = Math.floor(room / image.naturalWidth) * image.naturalWidth;
   const isWhole = whole >= 0.8 * room;

@@ -40,7 +40,7 @@ async function drawRun(run, body, current) {
   said.replaceChildren(...verdicts(answer).flatMap(([what, name, words]) => [element("dt", {}, what), element("dd", {}, `“${name}”`, words ? element("small", {}, ` ${words}`) : null)]));
   const like = slot(body, "like", () => element("p", { class: "wide-note" }));
   like.textContent = `${count(run)} features of ${layer}. Correlation with the source ${fixed(answer.like_source)}, with the target ${fixed(answer.like_target)}.`;
-  fill(body, [placePictures(), scale, said, like]);
+  fill(body, [said, placePictures(), scale, like]);
 }
 
 // What the network says, and of what was made, whom it takes it for.
