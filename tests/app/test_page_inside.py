@@ -60,6 +60,21 @@ def test_the_editor_and_the_difference_stay_in_sight(tab, server):
     assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
+@pytest.mark.parametrize("tab", [{"viewport": {"width": 1366, "height": 680}}], indirect=True)
+def test_the_channel_that_is_clicked_stays_under_the_mouse(tab, server):
+    """Channels are in sight at once; when one is chosen the editor needs more room, above them."""
+    open_at(tab, server, "?layer=conv5")
+    first = channels(tab).first
+    before = first.bounding_box()
+    height = card(tab).locator(".bench").bounding_box()["height"]
+    assert before["y"] + before["height"] <= 680
+    first.click()
+    caption(tab, f"channel {number_of(first)}").wait_for()
+    until(tab, BUSY)
+    assert card(tab).locator(".bench").bounding_box()["height"] > height + 20
+    assert first.bounding_box()["y"] == pytest.approx(before["y"], abs=1)
+
+
 def test_edits_change_bars_and_pictures(tab, server, explorer):
     open_at(tab, server)
     before = source(tab)

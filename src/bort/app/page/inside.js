@@ -50,20 +50,28 @@ async function card(run, body, current) {
   await load(pictures.map(([, source]) => source));
   if (!current()) return;
   const bench = slot(body, "bench", () => element("div", { class: "bench" }));
-  const panel = slot(bench, "panel", () => element("div", { class: "panel" }));
-  bench.classList.toggle("edited", Boolean(after));
-  const said = after?.classes ?? classes.map(({ name, probability }) => ({ name, before: probability, after: null }));
-  fill(panel, [bars(panel, said), editor(run, panel)]);
-  fill(bench, [frames(bench, run, pictures), legend(bench, run, before, after), panel]);
   const shelf = slot(body, "shelf", () => element("div", { class: "shelf" }));
+  const stay = keptInPlace(shelf);
+  bench.classList.toggle("edited", Boolean(after));
+  bench.classList.toggle("fresh", !after && chosen(run) == null);
+  const said = after?.classes ?? classes.map(({ name, probability }) => ({ name, before: probability, after: null }));
+  fill(bench, [frames(bench, run, pictures), legend(bench, run, before, after), bars(bench, said), editor(run, bench)]);
   const status = statusOf(run, layer);
   const dead = new Set(status?.state === "done" ? status.dead : []);
   const sheets = partsOf(shelf, JSON.stringify(part(0)), first);
   const place = () => fill(shelf, [grid(run, shelf, sheets, dead), pager(shelf, sheets, start), keys(shelf), found(shelf, run, layer, status)]);
   place();
   fill(body, [bench, shelf]);
+  stay();
   if (!status) setTimeout(() => look(run, layer), 400);  // after what this view shows
   more(sheets, Math.ceil(Math.min(patterns, channels - start) / run.patterns), part, current, place);
+}
+
+// The channel that has the focus stays where it is on the screen when the bench above it grows: a function to call afterwards.
+function keptInPlace(shelf) {
+  const pattern = shelf.contains(document.activeElement) ? document.activeElement : null;
+  const before = pattern?.getBoundingClientRect().top;
+  return () => { if (pattern?.isConnected) scrollBy(0, pattern.getBoundingClientRect().top - before); };
 }
 
 // The other parts of a page of channels, one after another. They are not waited for: the view can be used without them.
@@ -110,7 +118,7 @@ function found(shelf, run, layer, status) {
   return node;
 }
 
-// The pictures, each in its own place: what is not there yet leaves room for a hint, so that nothing moves under the mouse.
+// The pictures, each in its own place. Beside a channel's pattern there is room for what an edit of it will show.
 function frames(bench, run, pictures) {
   const pair = slot(bench, "pictures", () => element("div", { class: "pair" }));
   const figures = pictures.map(([name, source, words]) => {
@@ -121,11 +129,8 @@ function frames(bench, run, pictures) {
     return figure;
   });
   const names = pictures.map(([name]) => name);
-  const hint = slot(pair, "hint", () => element("p", { class: "hint" }));
-  const text = names.includes("after") ? "" : names.includes("channel") ? "Switch the channel off or scale it: what changes is shown here." : "Here: the picture after your edits of channels, and what they change in it.";
-  if (hint.textContent !== text) hint.textContent = text;
-  hint.classList.toggle("wide", !names.includes("channel"));
-  fill(pair, text ? [...figures.filter(({ dataset }) => dataset.slot !== "clusters"), hint, ...figures.filter(({ dataset }) => dataset.slot === "clusters")] : figures);
+  const hint = slot(pair, "hint", () => element("p", { class: "hint" }, "Switch the channel off or scale it: what changes is shown here."));
+  fill(pair, names.includes("channel") ? figures.toSpliced(names.indexOf("channel") + 1, 0, hint) : figures);
   return pair;
 }
 
