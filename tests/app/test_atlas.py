@@ -1,12 +1,15 @@
 """Atlases: against a loop over the images; their files, damaged ones included; cancelling, and pages that come first."""
 
+import json
 import threading
 import time
+from urllib.parse import urlencode
 
 import numpy as np
 import pytest
 import torch
 
+import bort
 from bort import invert, nets
 from bort.app import Explorer
 from bort.app import _atlas_store as store
@@ -15,6 +18,7 @@ from bort.app._atlas_store import Atlas
 from bort.app._lock import ComputeLock
 from bort.subject import of_models
 from tests.app.pages import finished
+from tests.app.test_explore import get
 
 IMAGES = 40
 
@@ -161,6 +165,18 @@ def test_closing_keeps_what_is_known(make, tmp_path, monkeypatch):
     (file,) = files(tmp_path)
     assert store.read(file, IMAGES, job.atlas.channels).known == known
     assert finished(make(tmp_path)).atlas.known == IMAGES
+
+
+def test_the_end_of_a_server_is_its_end(monkeypatch, tmp_path):
+    monkeypatch.setenv("BORT_DATA", str(tmp_path))
+    torch.manual_seed(0)
+    with bort.explore(nets.create("lenet"), torch.rand(30, 1, 28, 28)) as page:
+        (run,) = json.loads(get(page, "/api/info")[1])["runs"]
+        query = urlencode({"run": run["name"], "layer": "conv2"})
+        assert json.loads(get(page, f"/api/atlas?{query}")[1])["images"] == 30
+        assert any(thread.name == "bort-atlases" for thread in threading.enumerate())
+    assert not any(thread.name == "bort-atlases" for thread in threading.enumerate())
+    assert all(file.suffix == ".npz" for file in (tmp_path / "explorer").glob("*")), "no half-written file"
 
 
 def test_pages_come_first(make):

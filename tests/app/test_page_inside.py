@@ -148,6 +148,7 @@ def test_several_by_touch(tab, server):
         channels(tab).nth(number).tap()
         until(tab, BUSY)
     assert card(tab).locator(".editor .row").count() == 4, "three and all of them"
+    assert card(tab).locator(".editor .row.all span").inner_text() == "all 3 of them"
     channels(tab).nth(2).tap()
     until(tab, "document.querySelectorAll('article.run')[0].querySelectorAll('.editor .row').length === 3")
     card(tab).locator(".several").tap()

@@ -44,19 +44,21 @@ function list(run, node, channels) {
     open: () => openChannel(run, channel),
   }));
   const common = new Set(channels.map((channel) => factorOf(factors, channel)));
-  const all = row(rows, "all", `all ${channels.length}`, common.size === 1 ? [...common][0] : null, (value) => scaled(run, channels, () => value), {});
+  const all = row(rows, "all", `all ${channels.length} of them`, common.size === 1 ? [...common][0] : null, (value) => scaled(run, channels, () => value), {});
   fill(rows, [...(channels.length > 1 ? [all] : []), ...each]);
   return rows;
 }
 
 function row(rows, name, words, factor, change, { picture, remove, open }) {
   const node = slot(rows, name, () => element("div", { class: picture ? "row" : "row all" }, picture ? element("img", { alt: "" }) : element("i"),
-    element("span", {}, open ? element("button", { type: "button", class: "open", title: `What excites ${words}?` }) : words),
+    open ? element("button", { type: "button", class: "open", title: `What excites ${words}?` }) : element("span"),
     element("output"), element("button", { type: "button", class: "remove", hidden: !remove, "aria-label": `Leave ${words} out of the choice` }, "×"),
-    element("input", { type: "range", ...RANGE, "aria-label": `Scale ${words}` })));
+    element("input", { type: "range", ...RANGE })));
   const [image, label, output, cross, range] = node.children;
   if (picture && image.getAttribute("src") !== picture) image.src = picture;
-  if (open) { label.firstChild.textContent = words; label.firstChild.onclick = open; }
+  label.textContent = words;
+  label.onclick = open ?? null;
+  range.setAttribute("aria-label", `Scale ${words}`);
   cross.onclick = remove;
   const shown = factor ?? 1;
   if (document.activeElement !== range || Number(range.value) !== shown) range.value = shown;
