@@ -117,7 +117,7 @@ def test_a_damaged_file_is_made_anew(make, tmp_path, damage):
     file.write_bytes(damage(content))
     again = finished(make(tmp_path))
     assert again.state == "done"
-    assert np.array_equal(again.atlas.values, good.values)
+    np.testing.assert_allclose(again.atlas.values, good.values, rtol=1e-4, atol=1e-5)  # batches depend on time
     assert store.read(file, IMAGES, good.channels) is not None, "and written again"
 
 
@@ -128,7 +128,7 @@ def test_a_file_of_other_code_is_not_believed(make, tmp_path):
     wrong = store.read(file, IMAGES, good.channels)
     wrong.values += 1
     store.write(file, wrong)
-    assert np.array_equal(finished(make(tmp_path)).atlas.values, good.values)
+    np.testing.assert_allclose(finished(make(tmp_path)).atlas.values, good.values, rtol=1e-4, atol=1e-5)
 
 
 def test_files_without_pickle_and_of_the_right_kind(tmp_path):
