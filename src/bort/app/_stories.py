@@ -138,11 +138,12 @@ class Stories:
         images, method = self._images(runs, SampleSizes.evaluated), explain.get(state.method)
 
         def areas(own: RunState, number: int, part: Part) -> dict[str, tuple[float, float]]:
-            model, x = self._explorer.subject(own.run).model, images[own.run][number : number + 1]
+            subject, x = self._explorer.subject(own.run), images[own.run][number : number + 1]
+            options: dict[str, Any] = {"steps": DELETION_STEPS, "multi_label": subject.multi_label, "warn": False}
             with part():
-                saliency = method(model, x, None, **_options(state, own))
+                saliency = method(subject.model, x, None, **_options(state, own))
             with part():
-                scores = measure.all_scores(model, x, saliency, None, steps=DELETION_STEPS, warn=False)
+                scores = measure.all_scores(subject.model, x, saliency, None, **options)
             return {str(score): both.means for score, both in scores.items()}
 
         settings = [(own.run, *_options(state, own).values()) for own in runs]
