@@ -86,10 +86,8 @@ def test_a_relative_score_that_does_not_exist(stories, explorer):
 
 
 def test_transplants_are_those_of_a_report(stories, prepared):
-    from bort.report import pairs
-
     text = told(stories, view="transplant", k=4)
-    sources, targets = (list(numbers) for numbers in zip(*pairs(prepared[0]), strict=True))
+    sources, targets = map(list, prepared[0].pairs)
     for own in prepared:
         x = own.images(64)
         made = invert.synthesize(own.model, x[sources], x[targets], "conv5", 4)

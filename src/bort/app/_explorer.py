@@ -31,7 +31,7 @@ from bort.app._verdicts import likeliest
 from bort.data import View
 from bort.measure import Audit
 from bort.pictures import Picture, picture
-from bort.report import Measured, Missing, measured, pairs
+from bort.report import Measured, Missing, measured
 from bort.subject import Subject
 
 
@@ -179,7 +179,7 @@ class Explorer:
 
         def find() -> list[tuple[int, int]]:
             try:
-                return pairs(self.measured(self._first))
+                return list(zip(*self.measured(self._first).pairs, strict=True))
             except Missing:
                 return []
 

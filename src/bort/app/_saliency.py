@@ -111,7 +111,9 @@ class SaliencyMaps:
         page says so."""
         subject, x = self._explorer.subject(run), self._explorer.image(run, image)
         content = hashlib.sha256(saliency.cpu().numpy().tobytes()).digest()
-        curves: dict[str, Any] = self._curves((run, image, target, content), lambda: _curve(subject, x, saliency, target))
+        curves: dict[str, Any] = self._curves(
+            (run, image, target, content), lambda: _curve(subject, x, saliency, target)
+        )
         return curves
 
     def step(

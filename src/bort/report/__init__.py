@@ -4,7 +4,6 @@ from bort._sample_sizes import SampleSizes
 from bort.measure import curves
 from bort.report._figures import FIGURES, draw, resolve
 from bort.report._illustration import Illustration
-from bort.report._images import pairs
 from bort.report._measured import Measured, measured
 from bort.report._page import Report, make, write
 from bort.subject import Missing
@@ -20,7 +19,6 @@ __all__ = [
     "draw",
     "make",
     "measured",
-    "pairs",
     "resolve",
     "write",
 ]

@@ -13,7 +13,6 @@ from bort._defaults import CLUSTERS
 from bort.pictures import Picture, Row, coloured_groups, overlay, picture, sheet, signal
 from bort.report._measured import Measured, Say
 from bort.report._words import capital, listed, percent
-from bort.subject import Missing
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -120,7 +119,7 @@ def clusters(subjects: list[Measured], groups: int = CLUSTERS) -> tuple[Figure, 
 def adversaries(subjects: list[Measured]) -> tuple[Figure, str]:
     """fig:3_3_adversary, with the class that the network predicts for each."""
     first = subjects[0]
-    sources, targets = (list(numbers) for numbers in zip(*pairs(first), strict=True))
+    sources, targets = map(list, first.pairs)
     count = min(first.sizes.shown, len(sources))
     pixels = first.pixels(first.sizes.pairs)
     rows: list[Row] = [
@@ -144,21 +143,3 @@ def adversaries(subjects: list[Measured]) -> tuple[Figure, str]:
         f"{capital('; '.join(words))}."
     )
     return sheet(rows), look
-
-
-def pairs(subject: Measured) -> list[tuple[int, int]]:
-    """Sources and targets of adversaries: each image with one half the list further on, or the next after that, where the two
-    are of different classes."""
-    labels = subject.labels(subject.sizes.pairs).tolist()
-    if -1 in labels:  # classes that are not known: what the network says of them
-        labels = subject.predictions(subject.sizes.pairs).tolist()
-    count, found = len(labels), []
-    for source in range(count):
-        target = (source + count // 2) % count
-        if labels[source] == labels[target]:
-            target = (target + 1) % count
-        if labels[source] != labels[target]:
-            found.append((source, target))
-    if not found:
-        raise Missing("adversaries need test images of two classes")
-    return found

@@ -122,6 +122,24 @@ class Measured:
     def grams(self) -> dict[str, measure.Gram]:
         return measure.gram(self.model, smaller=True)
 
+    @cached_property
+    def pairs(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """The numbers of test images: sources, and the target of each. Each image with one half the list further on, or the
+        next after that, where the two are of different classes."""
+        labels = self.labels(self.sizes.pairs).tolist()
+        if -1 in labels:  # classes that are not known: what the network says of them
+            labels = self.predictions(self.sizes.pairs).tolist()
+        count, found = len(labels), []
+        for source in range(count):
+            target = (source + count // 2) % count
+            if labels[source] == labels[target]:
+                target = (target + 1) % count
+            if labels[source] != labels[target]:
+                found.append((source, target))
+        if not found:
+            raise Missing("adversaries need test images of two classes")
+        return tuple(source for source, _ in found), tuple(target for _, target in found)
+
     def evaluate(self, methods: Sequence[str], say: Say | None = None) -> dict[str, measure.Evaluation]:
         """Maps, deletion and insertion of these methods, in their order. Each method is computed once, whichever others it is
         asked for with."""
