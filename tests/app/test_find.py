@@ -126,6 +126,8 @@ def test_a_page_of_thumbnails(client, explorer):
     last = client.get("/api/find", params={"order": "unsure", "page": 99}).json()
     assert (last["page"], len(last["images"])) == (1, 2), "the last page in the place of one behind it"
     assert answer["labels"] == [str(n) for n in range(10)]
+    nobody = client.get("/api/find", params={"wrong": "7", "order": "sure"})
+    assert (nobody.status_code, nobody.json()["matches"]) == (200, 0)
     for bad in ({"wrong": "nobody"}, {"order": "random"}, {"page": -1}):
         assert client.get("/api/find", params=bad).status_code == 422
 

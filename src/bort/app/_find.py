@@ -108,7 +108,8 @@ class Finder:
             values = np.stack(rows)[:, numbers]
             keys = -(values.max(axis=0) - values.min(axis=0))
         else:
-            chosen = [runs[int(question.wrong)]] if question.wrong.isdecimal() else runs
+            is_one = question.wrong.isdecimal() and int(question.wrong) < len(runs)
+            chosen = [runs[int(question.wrong)]] if is_one else runs
             mean = np.stack([own.probabilities for own in chosen])[:, numbers].mean(axis=0)
             keys = -mean if question.order == "sure" else mean
         return numbers[np.argsort(np.nan_to_num(keys, nan=np.inf), kind="stable")]

@@ -129,7 +129,8 @@ class _ItemImages(ImageSet):
         return listed.long() if is_fitting else unknown
 
     def label(self, place: int) -> int:
-        return _item(self._items, place)[1]
+        listed = int(self.labels[place])
+        return listed if listed >= 0 else _item(self._items, place)[1]
 
     def read(self, place: int) -> tuple[Tensor, int]:
         image, label = _item(self._items, place)
