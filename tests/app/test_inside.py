@@ -137,3 +137,18 @@ def test_chosen_channels_of_several_runs(client):
     assert page.index("channel 3<") < page.index("channel 5<") < page.index("channel 2<")
     for wrong in ("3", "0.3,", "0.3;1.2", "a.b"):
         assert client.get("/api/export.html", params=view | {"channel": wrong}).status_code == 422
+
+
+def test_patterns_of_large_networks_come_in_parts(client, explorer, monkeypatch):
+    assert client.get("/api/info").json()["runs"][0]["patterns"] == 64
+    monkeypatch.setattr("bort.app._inside._LARGE_NETWORK", 10)
+    assert client.get("/api/info").json()["runs"][0]["patterns"] == 8
+    whole = client.get("/api/channels", params=HERE | {"layer": "conv5", "k": 16}).json()["channels"]
+    first = client.get("/api/channels", params=HERE | {"layer": "conv5", "k": 8}).json()
+    more = {"layer": "conv5", "k": 8, "start": 8, "scale": first["scale"]}
+    second = client.get("/api/channels", params=HERE | more).json()
+    assert [*first["channels"], *second["channels"]] == whole
+    assert second["scale"] == first["scale"]
+    model, x = explorer.subjects["plain"].model, explorer.image("plain", "test-0")
+    pattern = invert.decompose(model, x, "conv5", 9).signals[0, 8]
+    assert np.array_equal(pixels(second["sheet"])[:, :28], signal(pattern, first["scale"]))

@@ -1,6 +1,7 @@
 """Look inside in a real browser: choosing and editing channels with the mouse, by touch and by the keyboard."""
 
 import re
+import time
 
 import pytest
 
@@ -265,6 +266,20 @@ def test_features_clusters_and_pages_of_channels(tab, server):
     assert tab.locator(".after").first.is_disabled()
     tab.locator("select[name=layer]").select_option("conv2")
     until(tab, "!location.search.includes('start')")
+
+
+def test_patterns_that_come_in_parts(tab, server, monkeypatch):
+    """The first ones can be used at once; the focus stays while others come."""
+    monkeypatch.setattr("bort.app._inside._LARGE_NETWORK", 10)
+    tab.route("**/api/channels*start=16*", lambda route: (time.sleep(0.5), route.continue_()))
+    open_at(tab, server)
+    assert channels(tab).count() in (8, 16)
+    chosen = channels(tab).nth(3)
+    chosen.click()
+    until(tab, "document.querySelectorAll('article.run')[0].querySelectorAll('.channels button').length === 64")
+    assert tab.evaluate("Number(document.activeElement.dataset.channel)") == number_of(chosen)
+    assert len({number_of(node) for node in channels(tab).all()}) == 64
+    assert tab.locator(".pager span").first.inner_text() == "channels 1 to 64 of 130, most salient first"
 
 
 def test_dragging_is_live(tab, server):

@@ -33,7 +33,9 @@ class RunInfo(Answer):
     recipe: str = Field(description="Empty for a network that was not trained by a recipe.")
     accuracy: float | None
     colours: int = Field(description="Channels of the input: 1 is grey, 3 are colours.")
-    patterns: int = Field(description="Of channels, to be asked for at a time: patterns of large images take long.")
+    patterns: int = Field(
+        description="Of channels, to be asked for at a time: those of large images or networks take long."
+    )
     layers: list[LayerInfo]
     top: str = Field(description="The last layer with a map; empty while there is no image to find it with.")
 

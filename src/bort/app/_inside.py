@@ -28,7 +28,8 @@ Rank = Literal["strength", "effect"]
 
 _COLUMNS: Final = 8  # of a sheet of patterns
 _TILE: Final = 96  # pixels of a pattern's side in it, at most
-_LARGE: Final = 96**2  # pixels of an image
+_LARGE_IMAGE: Final = 96**2  # pixels
+_LARGE_NETWORK: Final = 4_000_000  # parameters
 _CLASSES: Final = 5  # whose probabilities are shown
 _MUCH_STRONGER: Final = 4  # times
 _PATIENCE: Final = 1.0  # seconds that exact effects may take; where they take longer they are approximated
@@ -103,9 +104,13 @@ class Inside:
         self._slow_layers: set[tuple[str, str]] = set()  # (run, layer) of which exact effects take too long
 
     def patterns_at_once(self, run: str) -> int:
-        """How many patterns the page asks for at a time: it shows the first ones of large images while others are made."""
-        view = self._explorer.view(run)
-        return PATTERNS if view.height * view.width <= _LARGE else PATTERNS // 4
+        """How many patterns the page asks for at a time: of large images and networks it shows the first ones while others
+        are made, and a click comes between."""
+        view, model = self._explorer.view(run), self._explorer.subject(run).model
+        is_large = (
+            view.height * view.width > _LARGE_IMAGE or sum(p.numel() for p in model.parameters()) > _LARGE_NETWORK
+        )
+        return _COLUMNS if is_large else PATTERNS
 
     def channels(
         self,
@@ -116,15 +121,24 @@ class Inside:
         start: int = 0,
         rank: Rank = "strength",
         target: int | None = None,
+        scale: float | None = None,
     ) -> dict[str, Any]:
         """k channels in the order of the rank, from the start-th on, and a sheet of their patterns. Effects are those on the
-        logit of the class ``target``, or of the predicted one."""
+        logit of the class ``target``, or of the predicted one. All patterns have one scale, their own or the one given."""
         count, target = k or PATTERNS, None if rank == "strength" else target
-        key = (run, image, layer, count, start, rank, target)
-        return self._sheets(key, lambda: self._sheet(run, image, layer, count, start, rank, target))
+        key = (run, image, layer, count, start, rank, target, scale)
+        return self._sheets(key, lambda: self._sheet(run, image, layer, count, start, rank, target, scale))
 
     def _sheet(
-        self, run: str, image: str, layer: str, k: int, start: int, rank: Rank, target: int | None
+        self,
+        run: str,
+        image: str,
+        layer: str,
+        k: int,
+        start: int,
+        rank: Rank,
+        target: int | None,
+        scale: float | None,
     ) -> dict[str, Any]:
         trace = self._explorer.trace(run, image, layer)
         count, _, width = trace.grid.shape
@@ -138,7 +152,7 @@ class Inside:
             chosen = sizes.argsort(descending=True, stable=True).cpu()
         shown = strongest.part(chosen[start : start + k])
         signals = trace.back(shown.seeds())[:, 0]
-        scale = scale_of(signals)
+        scale = scale or scale_of(signals)
         patterns = [reduced(signal(pattern, scale), _TILE) for pattern in signals]
         rows = [patterns[i : i + _COLUMNS] for i in range(0, len(patterns), _COLUMNS)]
         return {

@@ -29,10 +29,11 @@ def routes(explorer: Explorer) -> APIRouter:
         start: Start = 0,
         rank: Rank = "strength",
         target: ClassNumber | None = None,
+        scale: Annotated[float, Query(gt=0, le=1e30)] | None = None,
     ) -> dict[str, Any]:
         """Channels in the order of the rank, from the start-th on, and a sheet of their patterns as a data URL. With rank
-        "effect", on the logit of ``target`` or of the predicted class."""
-        sheet = explorer.inside.channels(run, image, layer, k, start, rank, target)
+        "effect", on the logit of ``target`` or of the predicted class. ``scale``: that of another sheet."""
+        sheet = explorer.inside.channels(run, image, layer, k, start, rank, target, scale)
         return sheet | {"sheet": sheet_url(sheet["sheet"], sheet["sheet"].shape[1] // sheet["columns"])}
 
     @router.get("/channel.png", response_class=answers.Png)

@@ -78,7 +78,7 @@ function keptInPlace(shelf) {
 async function more(sheets, count, part, current, place) {
   try {
     for (let number = sheets.length; number < count; number++) {
-      const next = await ask("channels", part(number));
+      const next = await ask("channels", { ...part(number), scale: sheets[0].scale });  // of the first ones, so that colours mean the same
       if (!current()) return;
       if (sheets.length === number) sheets.push(next);
       place();
