@@ -4,6 +4,8 @@ import contextlib
 import http.client
 import json
 import re
+import threading
+import time
 
 import pytest
 import torch
@@ -40,6 +42,20 @@ def test_it_answers_until_it_is_closed(page):
         get(page, "/api/info")
     assert "closed" in repr(page)
     assert "<iframe" not in page._repr_html_()
+
+
+def test_its_threads_end_with_it(page):
+    def threads():
+        return [each.name for each in threading.enumerate() if each.name.startswith(("bort-", "AnyIO"))]
+
+    get(page, "/api/info")
+    assert threads()
+    page.close()
+    for _ in range(200):
+        if not threads():
+            break
+        time.sleep(0.05)
+    assert threads() == []
 
 
 def test_a_notebook_shows_it_in_a_frame(page):

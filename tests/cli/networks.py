@@ -1,6 +1,7 @@
 """Subjects and networks that commands find by import path."""
 
 import signal
+import time
 
 import torch
 from torch import nn
@@ -52,3 +53,25 @@ class _Stopping(nn.Module):
 
 def stopping(channels, classes, image_size):
     return _Stopping(classes)
+
+
+class _Sleeping(nn.Module):
+    """Takes a minute for a white image."""
+
+    def __init__(self):
+        super().__init__()
+        self.body = model()
+
+    def forward(self, x):
+        if x.min() > 0.9:
+            time.sleep(60)
+        return self.body(x)
+
+
+def sleeping():
+    return Subject("mine", _Sleeping(), View(28, 1, (0.0,), (1.0,)))
+
+
+def interrupted():
+    """Ctrl-C comes while the network is read."""
+    signal.raise_signal(signal.SIGINT)

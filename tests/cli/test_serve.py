@@ -1,57 +1,41 @@
 """`bort serve`: it prints its address, answers, and refuses others."""
 
-import os
 import re
 import socket
-import subprocess
-import sys
 import urllib.error
 import urllib.request
-from pathlib import Path
 
 import pytest
 
 from bort import app
 from bort.app._listen import hosts, listen
-
-
-def start(*arguments):
-    """The command in a process of its own, which finds the tests' networks by their import paths."""
-    command = [sys.executable, "-m", "bort", "serve", *map(str, arguments)]
-    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+from tests.cli.servers import serving
 
 
 @pytest.mark.slow
 def test_on_this_machine(run):
-    with start(run.path, "--port", 0) as server:
-        try:
-            page = re.search(r"http://localhost:\d+/", server.stdout.readline())[0]
-            with urllib.request.urlopen(page) as answer:
-                assert b"bort <span>explorer" in answer.read()
-            stranger = urllib.request.Request(page, headers={"Host": "evil.example"})
-            with pytest.raises(urllib.error.HTTPError, match="403"):
-                urllib.request.urlopen(stranger)
-        finally:
-            server.terminate()
+    with serving(run.path, "--port", 0) as server:
+        page = re.search(r"http://localhost:\d+/", server.stdout.readline())[0]
+        with urllib.request.urlopen(page) as answer:
+            assert b"bort <span>explorer" in answer.read()
+        stranger = urllib.request.Request(page, headers={"Host": "evil.example"})
+        with pytest.raises(urllib.error.HTTPError, match="403"):
+            urllib.request.urlopen(stranger)
 
 
 @pytest.mark.slow
 def test_for_others_it_wants_a_token(run):
-    with start(run.path, "--port", 0, "--address", "0.0.0.0") as server:
-        try:
-            assert "Everybody who reaches 0.0.0.0" in server.stdout.readline()
-            printed = server.stdout.readline()
-            port, token = re.search(r"http://\S+:(\d+)/\?token=(\S+)", printed).groups()
-            assert "0.0.0.0" not in printed, "an address that can be opened"
-            with pytest.raises(urllib.error.HTTPError, match="403"):
-                urllib.request.urlopen(f"http://127.0.0.1:{port}/api/info")
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/info?token={token}") as answer:
-                assert answer.status == 200
-            with urllib.request.urlopen(printed.split()[0]) as answer:
-                assert answer.status == 200
-        finally:
-            server.terminate()
+    with serving(run.path, "--port", 0, "--address", "0.0.0.0") as server:
+        assert "Everybody who reaches 0.0.0.0" in server.stdout.readline()
+        printed = server.stdout.readline()
+        port, token = re.search(r"http://\S+:(\d+)/\?token=(\S+)", printed).groups()
+        assert "0.0.0.0" not in printed, "an address that can be opened"
+        with pytest.raises(urllib.error.HTTPError, match="403"):
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/api/info")
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/info?token={token}") as answer:
+            assert answer.status == 200
+        with urllib.request.urlopen(printed.split()[0]) as answer:
+            assert answer.status == 200
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any, Final
 
 import torch
-from fastapi import FastAPI, Request
+from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from bort.app._exceptions import Busy, Unknown
 from bort.report import Missing
@@ -54,6 +55,9 @@ def answer_errors(app: FastAPI) -> None:
         parameter = ".".join(str(part) for part in first["loc"][1:])
         return JSONResponse({"message": f"{parameter}: {first['msg']}"}, status_code=422)
 
+    async def left(request: Request, error: ClientDisconnect) -> Response:
+        return Response(status_code=400)  # goes nowhere: the client closed the connection before it had sent everything
+
     def failed(status: int) -> Any:
         async def handler(request: Request, error: Exception) -> JSONResponse:
             return JSONResponse({"message": str(error) or type(error).__name__}, status)
@@ -62,5 +66,6 @@ def answer_errors(app: FastAPI) -> None:
 
     app.add_exception_handler(HTTPException, refused)  # type: ignore[arg-type]
     app.add_exception_handler(RequestValidationError, invalid)  # type: ignore[arg-type]
+    app.add_exception_handler(ClientDisconnect, left)  # type: ignore[arg-type]
     for kind, status in _STATUS.items():
         app.add_exception_handler(kind, failed(status))

@@ -1,15 +1,14 @@
-"""The explorer as a server: a socket, who may connect, and uvicorn; until Ctrl-C, or in a thread of its own."""
+"""The explorer as a server: a socket, who may connect, and uvicorn in a thread; until Ctrl-C, or while a program goes on."""
 
 from __future__ import annotations
 
 import secrets
 import socket
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from bort.app._explorer import Explorer
 from bort.app._listen import LOCAL, hosts, listen
@@ -19,6 +18,8 @@ from bort.subject import Images, Subject, of_models
 if TYPE_CHECKING:
     import uvicorn
     from torch import Tensor
+
+_ENDING_SECONDS: Final = 2.5
 
 
 def serve(
@@ -41,13 +42,16 @@ def serve(
     with listen(address, port) as listening:
         explorer = Explorer(subjects() if callable(subjects) else subjects, cache=_cache_folder())
         token = None if address in LOCAL else secrets.token_urlsafe(24)
-        server = _server(explorer, listening, address, token)
+        server = _ServerThread(_server(explorer, listening, address, token), listening)
         if token:
             say(f"Everybody who reaches {address} and has this address can use the explorer and this machine's time.")
         say(f"{_link(listening, address, token)}  (Ctrl-C ends it)")
         try:
-            server.run(sockets=[listening])
+            server.wait()
+        except KeyboardInterrupt:
+            pass
         finally:
+            server.end()
             explorer.close()
 
 
@@ -85,18 +89,13 @@ class Exploration:
         self._listening, self._explorer = listen(LOCAL[0], port), explorer
         self.address = _link(self._listening, LOCAL[0], None)
         """To open in a browser of this machine."""
-        self._server = _server(explorer, self._listening, LOCAL[0], None, in_frames=True)
-        self._thread = threading.Thread(target=self._server.run, args=([self._listening],), daemon=True)
-        self._thread.start()
-        while not self._server.started and self._thread.is_alive():
-            time.sleep(0.01)
+        server = _server(explorer, self._listening, LOCAL[0], None, in_frames=True)
+        self._server = _ServerThread(server, self._listening)
 
     def close(self) -> None:
         """End the server. Calling it again does nothing."""
-        self._server.should_exit = True
-        self._thread.join()
+        self._server.end()
         self._explorer.close()
-        self._listening.close()
 
     def __enter__(self) -> Exploration:
         return self
@@ -105,11 +104,11 @@ class Exploration:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<explorer at {self.address}{'' if self._thread.is_alive() else ', closed'}>"
+        return f"<explorer at {self.address}{', closed' if self._server.ended else ''}>"
 
     def _repr_html_(self) -> str:
         link = escape(self.address)
-        if not self._thread.is_alive():
+        if self._server.ended:
             return f"<p>The explorer at {link} is closed.</p>"
         return (
             f'<a href="{link}" target="_blank">{link}</a>'
@@ -120,6 +119,39 @@ class Exploration:
 def _cache_folder() -> Path:
     """Where what is computed of a whole test set is kept."""
     return default_root() / "explorer"
+
+
+class _ServerThread:
+    """uvicorn in a thread. The threads that answer requests are started by it and are daemons as it is, so that a program can
+    end while one of them computes."""
+
+    def __init__(self, server: uvicorn.Server, listening: socket.socket) -> None:
+        self._server, self._listening = server, listening
+        # Not Thread.join: a Ctrl-C in it marks the thread as ended while it still runs (Python 3.11 and 3.12).
+        self._finished = threading.Event()
+        threading.Thread(target=self._run, name="bort-explorer", daemon=True).start()
+        while not server.started and not self._finished.wait(0.01):
+            pass
+
+    @property
+    def ended(self) -> bool:
+        return self._server.should_exit
+
+    def wait(self) -> None:
+        while not self._finished.wait(1.0):  # without a limit, Ctrl-C would not be noticed on Windows
+            pass
+
+    def end(self) -> None:
+        """The port is free at once. A calculation under way is waited for only so long, and ends by itself."""
+        self._server.should_exit = True
+        self._finished.wait(_ENDING_SECONDS)
+        self._listening.close()
+
+    def _run(self) -> None:
+        try:
+            self._server.run([self._listening])
+        finally:
+            self._finished.set()
 
 
 def _require_packages() -> None:
@@ -138,11 +170,14 @@ def _server(
     import uvicorn
 
     from bort.app._access import Access
+    from bort.app._connections import Connection
     from bort.app._server import create
 
-    threading.Thread(target=explorer.prepare, daemon=True).start()  # while the browser loads the page
+    threading.Thread(
+        target=explorer.prepare, name="bort-prepare", daemon=True
+    ).start()  # while the browser loads the page
     access = Access(hosts(address, listening.getsockname()[1]), token, in_frames=in_frames)
-    return uvicorn.Server(uvicorn.Config(create(explorer, access), log_level="warning", timeout_graceful_shutdown=2))
+    return uvicorn.Server(uvicorn.Config(create(explorer, access), http=Connection, log_level="warning"))
 
 
 def _link(listening: socket.socket, address: str, token: str | None) -> str:

@@ -10,7 +10,14 @@ __all__ = ["main"]
 
 
 def main() -> None:
-    """The `bort` command."""
+    """The `bort` command. Ctrl-C ends it without a traceback, with status 130 as shells have it."""
+    try:
+        _run()
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+def _run() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without λ and σ shows question marks

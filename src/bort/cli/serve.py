@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -34,7 +40,7 @@ def serve(
         data_root: where the data sets are; default: $BORT_DATA, or ~/.cache/bort.
         look: what a network without a run does not say of itself.
     """
-    with exit_on_error("serve"):
+    with exit_on_error("serve"), _ended_by_signals():
         from bort import app
         from bort.subject import resolve_all
 
@@ -43,3 +49,24 @@ def serve(
             resolve_all, runs, look.details(runs), device=device, data_root=data_root
         )  # read when the port is taken
         app.serve(subjects, address=address, port=port, say=partial(print, flush=True))
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """Inside, SIGTERM does what Ctrl-C does. Ending the explorer by one of them is no failure, status 0; ending it while it
+    starts, or a second one while it ends, is status 130, as shells have it."""
+    before, status = signal.signal(signal.SIGTERM, signal.default_int_handler), 0
+    try:
+        yield
+    except KeyboardInterrupt:
+        status = 130
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    sys.stdout.flush()
+    if any(thread is not threading.main_thread() for thread in threading.enumerate()):
+        os._exit(
+            status
+        )  # a calculation goes on, and torch may crash in it when the interpreter is taken down around it
+    sys.exit(status)
