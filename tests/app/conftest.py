@@ -3,11 +3,11 @@ import threading
 import time
 
 import pytest
-import uvicorn
 from fastapi.testclient import TestClient
 
 from bort.app import Explorer
 from bort.app._access import Access
+from bort.app._connections import server_of
 from bort.app._listen import hosts, listen
 from bort.app._server import create
 from bort.subject import resolve_all
@@ -49,7 +49,7 @@ def serve():
         listening = listen("127.0.0.1", 0)
         port = listening.getsockname()[1]
         app = create(explorer, Access(hosts("127.0.0.1", port)))
-        server = uvicorn.Server(uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=1))
+        server = server_of(app)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
         thread.start()
         servers.append((server, thread))

@@ -84,7 +84,7 @@ def transparent(colour, mode="RGBA"):
 )
 def test_what_is_visible_decides_what_transparent_becomes(colour, paper, becomes):
     for mode in ("RGBA", "LA"):
-        found = np.array(decode(transparent(colour, mode), paper))
+        found = np.array(decode(transparent(colour, mode), paper=paper))
         ink = list(colour) if mode == "RGBA" else [Image.new("RGB", (1, 1), colour).convert("L").getpixel((0, 0))] * 3
         assert found[0, 0].tolist() == [becomes] * 3
         assert found[14, 14].tolist() == ink
@@ -96,7 +96,7 @@ def test_a_palette_with_a_transparent_colour():
     image.paste(1, (10, 5, 18, 23))
     buffer = io.BytesIO()
     image.save(buffer, "GIF", transparency=0)
-    found = np.array(decode(buffer.getvalue(), "bright"))
+    found = np.array(decode(buffer.getvalue(), paper="bright"))
     assert found[0, 0].tolist() == [0, 0, 0]
     assert found[14, 14].tolist() == [255, 255, 255]
 
@@ -106,7 +106,7 @@ def test_sixteen_bits_with_a_transparent_value():
     grey[5:-5, 11:17] = 65535
     buffer = io.BytesIO()
     Image.fromarray(grey).save(buffer, "PNG", transparency=1000)
-    found = np.array(decode(buffer.getvalue(), "bright"))
+    found = np.array(decode(buffer.getvalue(), paper="bright"))
     assert (found[0, 0].max(), found[14, 14].min()) == (0, 255), "white on transparent is seen on dark"
 
 
@@ -115,9 +115,9 @@ def test_what_is_opaque_stays():
     buffer = io.BytesIO()
     image.save(buffer, "PNG")
     for paper in ("dark", "bright"):
-        assert np.array_equal(np.array(decode(buffer.getvalue(), paper))[..., 0], stroke(255, 0))
-    assert np.array(decode(png_of(np.zeros((8, 8, 4), np.uint8)), "dark")).max() == 0
-    assert np.array(decode(png_of(np.zeros((8, 8, 4), np.uint8)), "bright")).min() == 255
+        assert np.array_equal(np.array(decode(buffer.getvalue(), paper=paper))[..., 0], stroke(255, 0))
+    assert np.array(decode(png_of(np.zeros((8, 8, 4), np.uint8)), paper="dark")).max() == 0
+    assert np.array(decode(png_of(np.zeros((8, 8, 4), np.uint8)), paper="bright")).min() == 255
 
 
 def test_a_large_transparent_picture_takes_no_more_memory_than_its_pixels():
@@ -126,7 +126,7 @@ def test_a_large_transparent_picture_takes_no_more_memory_than_its_pixels():
     image[900:1100, 100:1900] = 255
     content = png_of(image)
     tracemalloc.start()
-    found = decode(content, "bright")
+    found = decode(content, paper="bright")
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert np.array(found)[0, 0].tolist() == [0, 0, 0]

@@ -6,9 +6,11 @@ import zlib
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageOps
 
-from bort.app._uploads import LARGEST_FILE, Refused, decode
+from bort.app._uploads import LARGEST_FILE, MOST_MEMORY, Refused, decode, memory, side_of
+from bort.data import View, to_eight_bits
+from tests.app.files import png
 
 
 def file(image, kind="PNG", **options):
@@ -23,13 +25,15 @@ def gradient(mode):
 
 def bomb(width, height):
     """A PNG of a few bytes that says it is huge."""
-    parts = {
-        b"IHDR": struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0),
-        b"IDAT": zlib.compress(b"\0" * 1000),
-        b"IEND": b"",
-    }
-    chunks = (struct.pack(">I", len(v)) + k + v + struct.pack(">I", zlib.crc32(k + v)) for k, v in parts.items())
-    return b"\x89PNG\r\n\x1a\n" + b"".join(chunks)
+    return png(width, height, 8, 0, zlib.compress(b"\0" * 1000))
+
+
+def tiled(side):
+    """A TIFF of 16 × 16 pixels whose only tile has this side; a tile is decoded whole."""
+    tile = zlib.compress(b"\0" * 1000)
+    numbers = {256: 16, 257: 16, 258: 8, 259: 8, 262: 1, 277: 1, 322: side, 323: side, 324: 8, 325: len(tile)}
+    tags = b"".join(struct.pack("<HHII", tag, 4, 1, value) for tag, value in numbers.items())
+    return b"II*\0" + struct.pack("<I", 8 + len(tile)) + tile + struct.pack("<H", len(numbers)) + tags + b"\0" * 4
 
 
 @pytest.mark.parametrize(
@@ -48,6 +52,11 @@ def bomb(width, height):
         (bomb(60_000, 60_000), "far too many pixels; at most 25 million"),
         (bomb(1, 2_000_000), "1 × 2000000 pixels; a side may be at most 50 times"),
         (bomb(0, 10), "damaged|not an image|0 × 10"),
+        (
+            tiled(32_768),
+            "16 × 16 pixels and would take 8590 MB to decode as TIFF; at most 320 are taken: send it smaller",
+        ),
+        (file(Image.new("L", (4700, 4700)), "WEBP"), "would take 353 MB to decode as WEBP"),
     ],
 )
 def test_refused(content, message):
@@ -87,3 +96,57 @@ def test_sixteen_bits_are_scaled():
 def test_transparent_places_are_white():
     image = Image.new("RGBA", (4, 4), (255, 0, 0, 0))
     assert np.array(decode(file(image))).min() == 255
+
+
+def waves(mode="RGB", size=(1203, 905)):
+    """Smooth, and larger than a small network needs; no side is a multiple of anything."""
+    x, y = np.meshgrid(*(np.linspace(0, 7, side) for side in size))
+    planes = [127 + 120 * np.sin(x + shift) * np.cos(y) for shift in range(3)]
+    return Image.fromarray(np.stack(planes, axis=-1).astype(np.uint8)).convert(mode)
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "P", "LA", "RGB", "RGBA", "I;16", "I"])
+def test_a_large_image_is_reduced_as_a_whole_one_would_be(mode, monkeypatch):
+    """By bands, which are not seen in the result."""
+    monkeypatch.setattr("bort.app._uploads._BAND", 20_000)
+    image = Image.fromarray(np.array(waves("L")).astype(np.uint16) * 200) if mode == "I;16" else waves(mode)
+    if mode in ("LA", "RGBA"):
+        image.putalpha(waves("L").rotate(180))
+    reduced = decode(file(image, "TIFF" if mode == "I" else "PNG"), side=32)
+    assert reduced.size == (134, 101), "by 9, the shorter side at least three times 32"
+    assert np.array_equal(np.array(reduced), np.array(to_eight_bits(image).reduce(9)))
+
+
+@pytest.mark.parametrize(("kind", "options"), [("PNG", {}), ("JPEG", {"quality": 95}), ("JPEG", {"progressive": True})])
+@pytest.mark.parametrize("view", [View(28, 1, (0.5,), (0.5,)), View(48, 3, (0.5,) * 3, (0.5,) * 3, crop_part=None)])
+def test_a_network_sees_nearly_the_same_of_a_reduced_image(kind, options, view):
+    content = file(waves(), kind, **options)
+    reduced = decode(content, side_of(view))
+    assert reduced.width < 700
+    difference = (view.crop(reduced).float() - view.crop(decode(content)).float()).abs()
+    assert difference.max() <= 4
+    assert difference.mean() < 1.5, "of 255 grey levels"
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+@pytest.mark.parametrize("side", [None, 32])
+def test_upright(orientation, side):
+    image = waves(size=(800, 600))
+    exif = image.getexif()
+    exif[0x0112] = orientation
+    content = file(image, "JPEG", exif=exif, quality=95)
+    with Image.open(io.BytesIO(content)) as opened:
+        upright = ImageOps.exif_transpose(opened)
+    found = decode(content, side)
+    assert (found.width > found.height) == (orientation < 5)
+    small = (np.array(each.resize((20, 20), Image.Resampling.BOX)).astype(int) for each in (found, upright))
+    assert np.abs(np.subtract(*small)).max() <= 4
+
+
+def test_what_decoding_takes_is_known_from_the_header():
+    """25 million pixels: the formats of cameras and screenshots are taken, WebP, which takes most, up to 20 million."""
+    sixteen = png(5000, 5000, 16, 6, b"")
+    with Image.open(io.BytesIO(sixteen)) as opened:
+        assert memory(opened) == 25_000_000 * 4 < MOST_MEMORY
+    with Image.open(io.BytesIO(file(Image.new("CMYK", (500, 500)), "JPEG", progressive=True))) as opened:
+        assert memory(opened) == 250_000 * (4 + 8)

@@ -28,14 +28,16 @@ def upload(connection, level):
 
 
 def keep_busy(port, stack):
-    """An open page, half an upload, a question and a slow calculation that both take a minute."""
+    """An open page, half an upload, another that is broken off, a question and a slow calculation that take a minute."""
     page, question = (stack.enter_context(closing(http.client.HTTPConnection("localhost", port))) for _ in range(2))
     white = upload(page, 255)
     page.request("POST", f"/api/jobs?run={NETWORK}&image={white}&method=rise")
     assert json.loads(page.getresponse().read())["state"] in ("waiting", "running")
     question.request("GET", f"/api/predict?run={NETWORK}&image={white}")
-    client = stack.enter_context(socket.create_connection(("localhost", port)))
-    client.sendall(f"POST /api/upload HTTP/1.1\r\nHost: localhost:{port}\r\nContent-Length: 999\r\n\r\nabc".encode())
+    half = f"POST /api/upload HTTP/1.1\r\nHost: localhost:{port}\r\nContent-Length: 999\r\n\r\nabc".encode()
+    stack.enter_context(socket.create_connection(("localhost", port))).sendall(half)
+    with socket.create_connection(("localhost", port)) as client:
+        client.sendall(half)
     time.sleep(0.3)  # until all of it is under way
 
 

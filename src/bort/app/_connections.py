@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Final
 
+import uvicorn
+from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 REQUEST_SECONDS: Final = 10.0
-"""In which the header of a request must have come; uvicorn itself waits without end. Bodies: `_slow_bodies`."""
+"""In which the header of a request must have come; uvicorn itself waits without end. Bodies: see `_slow_bodies`."""
 ENDING_SECONDS: Final = 1.0
 """After which connections are cut when the server ends, whether or not they have sent and received everything."""
 
@@ -49,3 +51,8 @@ class Connection(H11Protocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+
+def server_of(app: ASGIApp) -> uvicorn.Server:
+    """Of HTTP over such connections. Answers that are under way when it ends are waited for."""
+    return uvicorn.Server(uvicorn.Config(app, http=Connection, log_level="warning"))

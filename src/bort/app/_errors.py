@@ -31,7 +31,10 @@ ERRORS: Final[dict[int | str, dict[str, Any]]] = {
 }
 """What every address may answer."""
 
-TOO_LARGE: Final[dict[int | str, dict[str, Any]]] = {413: _described("The file is too large.")}
+OF_UPLOADS: Final[dict[int | str, dict[str, Any]]] = {
+    408: _described("The file came too slowly."),
+    413: _described("The file is too large."),
+}
 """What uploads may answer besides."""
 
 _STATUS: Final[dict[type[Exception], int]] = {

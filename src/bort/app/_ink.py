@@ -85,25 +85,25 @@ def paper_under(image: Image, paper: Paper) -> Paper:
     return "dark" if paper == "bright" else "bright"
 
 
-def on_paper(image: Image, paper: Paper) -> Image:
-    """The image as 8-bit grey or RGB, its transparent places in the colour of the paper."""
+def on_paper(image: Image, paper: Paper, high: float | None = None) -> Image:
+    """The image as 8-bit grey or RGB, its transparent places in the colour of the paper. ``high``: see ``to_eight_bits``."""
     from PIL import Image as images
 
-    colours = _with_alpha(image)
+    colours = _with_alpha(image, high)
     if colours is None:
-        return to_eight_bits(image)
+        return to_eight_bits(image, high)
     sheet = images.new("RGBA", colours.size, (0, 0, 0, 255) if paper == "dark" else (255, 255, 255, 255))
     return images.alpha_composite(sheet, colours).convert("RGB")
 
 
-def _with_alpha(image: Image) -> Image | None:
+def _with_alpha(image: Image, high: float | None = None) -> Image | None:
     """As RGBA if some of it is transparent."""
     if image.mode in ("RGBa", "La"):  # multiplied by alpha
         image = image.convert("RGBA" if image.mode == "RGBa" else "LA")
     if image.mode.startswith("I") and "transparency" in image.info:  # 16 bits, of which one value is transparent
         from PIL import Image as images
 
-        grey = to_eight_bits(image).convert("RGBA")
+        grey = to_eight_bits(image, high).convert("RGBA")
         seen: Any = np.asarray(image) != image.info["transparency"]
         grey.putalpha(images.fromarray(seen.astype(np.uint8) * 255))
         return grey

@@ -9,7 +9,7 @@ from fastapi.concurrency import run_in_threadpool
 from torch import Tensor
 
 from bort.app import _answers as answers
-from bort.app._errors import TOO_LARGE
+from bort.app._errors import OF_UPLOADS
 from bort.app._explorer import Explorer
 from bort.app._export import data_url
 from bort.app._parameters import Name
@@ -27,7 +27,7 @@ _CANVAS = {
 def routes(explorer: Explorer) -> APIRouter:
     router = APIRouter(prefix="/api")
 
-    @router.post("/draw", response_model=answers.DrawingAnswer, responses=TOO_LARGE, openapi_extra=_CANVAS)
+    @router.post("/draw", response_model=answers.DrawingAnswer, responses=OF_UPLOADS, openapi_extra=_CANVAS)
     async def draw(request: Request, layer: Name = "", centre: bool = True, keep: bool = False) -> dict[str, Any]:
         """What all networks say of a drawing: the canvas of /api/info as the body, row by row, 0 is paper and 255 ink."""
         content = bytearray()

@@ -4,24 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import APIRouter, HTTPException, Request, Response
-from fastapi.concurrency import run_in_threadpool
+from fastapi import APIRouter, Response
 
 from bort._defaults import CLUSTERS, DELETION_STEPS
 from bort.app import _answers as answers
-from bort.app._errors import TOO_LARGE
 from bort.app._explorer import Explorer
 from bort.app._inside import PATTERNS
 from bort.app._page_state import page_defaults
 from bort.app._parameters import Name
 from bort.app._saliency import MOST_TRACKED
 from bort.app._thumbnails import COLUMNS
-from bort.app._uploads import LARGEST_FILE
 from bort.pictures import png
-
-_IMAGE_FILE = {
-    "requestBody": {"required": True, "content": {"image/*": {"schema": {"type": "string", "format": "binary"}}}}
-}
 
 
 def routes(explorer: Explorer) -> APIRouter:
@@ -36,21 +29,6 @@ def routes(explorer: Explorer) -> APIRouter:
             "most_tracked": MOST_TRACKED,
             "defaults": page_defaults() | sizes,
         }
-
-    @router.post("/upload", response_model=answers.Uploaded, responses=TOO_LARGE, openapi_extra=_IMAGE_FILE)
-    async def upload(request: Request) -> dict[str, str]:
-        """An image file as the body."""
-        content = bytearray()
-        async for part in request.stream():
-            content += part
-            if len(content) > LARGEST_FILE:
-                raise HTTPException(413, f"The file is too large; at most {LARGEST_FILE // 2**20} MB are taken.")
-        return {"image": await run_in_threadpool(explorer.upload, bytes(content))}
-
-    @router.post("/invert", response_model=answers.Uploaded)
-    def invert(image: Name) -> dict[str, str]:
-        """The same image with dark and bright exchanged, among the images that were sent."""
-        return {"image": explorer.sent.invert(image)}
 
     @router.get("/image", response_model=answers.ImageInfo)
     def image(image: Name) -> dict[str, str]:

@@ -9,7 +9,7 @@ import torch
 
 from bort.app._gallery import GalleryImage, name_of
 from bort.app._ink import Paper, contrast_of, inverted, paper_of
-from bort.app._uploads import decode
+from bort.app._uploads import decode, side_of
 
 if TYPE_CHECKING:
     from bort.app._explorer import Explorer
@@ -28,10 +28,11 @@ class SentImages:
 
     def add(self, content: bytes) -> str:
         """The name of the image in an image file; the same file has the same name."""
-        image = decode(content, self.paper or "bright")
         subjects = self._explorer.subjects
-        inputs = {run: self._explorer.view(run)(image).to(own.device, own.dtype) for run, own in subjects.items()}
-        pixels = self._explorer.view(self._first).pixels(inputs[self._first])
+        views = {run: self._explorer.view(run) for run in subjects}
+        image = decode(content, max(map(side_of, views.values())), self.paper or "bright")
+        inputs = {run: views[run](image).to(own.device, own.dtype) for run, own in subjects.items()}
+        pixels = views[self._first].pixels(inputs[self._first])
         name = name_of("upload", content)
         self._explorer.gallery.send(GalleryImage(name, inputs, contrast=contrast_of(pixels, self.paper)))
         return name

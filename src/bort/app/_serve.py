@@ -167,17 +167,15 @@ def _require_packages() -> None:
 def _server(
     explorer: Explorer, listening: socket.socket, address: str, token: str | None, *, in_frames: bool = False
 ) -> uvicorn.Server:
-    import uvicorn
-
     from bort.app._access import Access
-    from bort.app._connections import Connection
+    from bort.app._connections import server_of
     from bort.app._server import create
 
     threading.Thread(
         target=explorer.prepare, name="bort-prepare", daemon=True
     ).start()  # while the browser loads the page
     access = Access(hosts(address, listening.getsockname()[1]), token, in_frames=in_frames)
-    return uvicorn.Server(uvicorn.Config(create(explorer, access), http=Connection, log_level="warning"))
+    return server_of(create(explorer, access))
 
 
 def _link(listening: socket.socket, address: str, token: str | None) -> str:

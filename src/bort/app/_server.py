@@ -22,11 +22,14 @@ from bort.app import (
     _routes_images,
     _routes_inside,
     _routes_story,
+    _routes_uploads,
 )
 from bort.app._access import Access
 from bort.app._calculations import Calculations
 from bort.app._errors import ERRORS, answer_errors
 from bort.app._explorer import Explorer
+from bort.app._intake import Intake
+from bort.app._slow_bodies import SlowBodies
 from bort.app._stories import Stories
 
 _MEDIA_TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
@@ -41,11 +44,12 @@ class Application(FastAPI):
 
 def create(explorer: Explorer, access: Access, calculations: Calculations | None = None) -> FastAPI:
     """The application. It opens the explorer's runs and nothing else: no path ever comes from the page."""
-    queue, stories = calculations or Calculations(), Stories(explorer)
+    queue, stories, intake = calculations or Calculations(), Stories(explorer), Intake()
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         yield
+        intake.close()
         queue.close()
         stories.close()
 
@@ -57,6 +61,7 @@ def create(explorer: Explorer, access: Access, calculations: Calculations | None
         redoc_url=None,
         responses=ERRORS,
     )
+    app.add_middleware(SlowBodies)
     app.add_middleware(GZipMiddleware, minimum_size=2000)
     app.add_middleware(BaseHTTPMiddleware, dispatch=access)
     answer_errors(app)
@@ -69,6 +74,7 @@ def create(explorer: Explorer, access: Access, calculations: Calculations | None
 
     for router in (
         _routes_images.routes(explorer),
+        _routes_uploads.routes(explorer, intake),
         _routes_inside.routes(explorer),
         _routes_channel.routes(explorer),
         _routes_evidence.routes(explorer, queue),

@@ -119,11 +119,14 @@ class View:
         return self.class_names[label] if label < len(self.class_names) else str(label)
 
 
-def to_eight_bits(image: Image) -> Image:
+def to_eight_bits(image: Image, high: float | None = None) -> Image:
     """The image as 8-bit grey or RGB. PIL's own conversion would clip 16-bit values at 255, and show the colours stored under
-    transparent pixels; here 16 bits are scaled, and transparent pixels become white."""
+    transparent pixels; here 16 bits are scaled, and transparent pixels become white. ``high``: the largest value of the whole
+    image, if this is a part of one."""
     if image.mode.startswith("I") or image.mode == "F":
-        high: Any = image.getextrema()[1]
+        if high is None:
+            extremes: Any = image.getextrema()
+            high = float(extremes[1])
         scale = 1 / 257 if high > 255 else 1.0 if high > 1 else 255.0
         return image.convert("F").point(lambda value: value * scale).convert("L")
     if image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info:
