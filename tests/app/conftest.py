@@ -45,10 +45,10 @@ def serve():
     """A function: the address of a running server of an explorer."""
     servers = []
 
-    def start(explorer):
+    def start(explorer, token=None):
         listening = listen("127.0.0.1", 0)
         port = listening.getsockname()[1]
-        app = create(explorer, Access(hosts("127.0.0.1", port)))
+        app = create(explorer, Access(hosts("127.0.0.1", port), token))
         server = server_of(app)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
         thread.start()

@@ -10,6 +10,8 @@ from typing import Final
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from bort.app._refusal import refuse
+
 Next = Callable[[Request], Awaitable[Response]]
 
 _POLICY: Final = (
@@ -47,11 +49,15 @@ class Access:
             del self._headers["X-Frame-Options"]  # which knows no addresses
             self._headers["Content-Security-Policy"] = _POLICY.replace("frame-ancestors 'none'", _LOCAL_FRAMES)
 
+    @property
+    def needs_token(self) -> bool:
+        return self._token is not None
+
     async def __call__(self, request: Request, call_next: Next) -> Response:
-        refusal = self._refusal(request)
+        refused = self._refused(request)
         response: Response
-        if refusal:
-            response = JSONResponse({"message": refusal}, status_code=403)
+        if refused is not None:
+            response = refused
         else:
             try:
                 response = await call_next(request)
@@ -60,7 +66,7 @@ class Access:
                 response = JSONResponse({"message": str(error) or type(error).__name__}, status_code=500)
         for name, value in self._headers.items():
             response.headers.setdefault(name, value)
-        if not refusal and self._token and request.query_params.get("token"):
+        if refused is None and self._token and request.query_params.get("token"):
             response.set_cookie(self._cookie(request), self._token, httponly=True, samesite="lax")
         return response
 
@@ -69,20 +75,24 @@ class Access:
         """Its name. Browsers store cookies by host, whatever the port: two servers of one machine need two names."""
         return f"token-{request.url.port or 80}"
 
-    def _refusal(self, request: Request) -> str:
+    def _refused(self, request: Request) -> Response | None:
+        """The refusal of the request; None if it is answered."""
         host = request.headers.get("host", "").lower()
         if host not in self._hosts:
-            return f"This server is not called {host!r}. Open the address that it printed."
+            return refuse(request, f"This server is not called {host!r}. Open the address that it printed.")
         origin = request.headers.get("origin")
         if origin is not None and origin.lower().removeprefix("http://") not in self._hosts:
-            return f"Requests from {origin!r} are not taken."
+            return refuse(request, f"Requests from {origin!r} are not taken.")
         # A link on another site may lead to the page itself, but nothing else may be loaded from there.
         is_link = request.url.path == "/" and request.headers.get("sec-fetch-mode") == "navigate"
         if request.headers.get("sec-fetch-site", "none") not in ("none", "same-origin") and not is_link:
-            return "Requests from pages of other sites are not taken."
+            return refuse(request, "Requests from pages of other sites are not taken.")
         if self._token is None:
-            return ""
+            return None
         given = request.query_params.get("token") or request.cookies.get(self._cookie(request)) or ""
         # As bytes: of strings, compare_digest takes ASCII only and raises at others.
-        same = hmac.compare_digest(given.encode(), self._token.encode())
-        return "" if same else "Open the address with the token that the server printed."
+        if hmac.compare_digest(given.encode(), self._token.encode()):
+            return None
+        wrong = "This is not its token. " if given else ""
+        needed = "The explorer needs its token: what follows “token=” in the address that bort serve printed."
+        return refuse(request, wrong + needed, asks_for_token=True)

@@ -77,6 +77,7 @@ class Info(Answer):
     signed: list[str] = Field(description="Methods whose values below zero speak against the class.")
     slow: list[str] = Field(description="Methods that POST /api/jobs computes.")
     most_tracked: int = Field(description="The largest k of SAT.")
+    needs_token: bool = Field(description="Whether others need a token to open the page.")
     defaults: Defaults
 
 

@@ -12,6 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from bort.app._exceptions import Busy, Unknown
+from bort.app._verbs import allowed
 from bort.report import Missing
 
 _MESSAGE: Final = {"type": "object", "properties": {"message": {"type": "string"}}, "required": ["message"]}
@@ -50,8 +51,9 @@ def answer_errors(app: FastAPI) -> None:
     """Answer exceptions with their messages, never with tracebacks."""
 
     async def refused(request: Request, error: HTTPException) -> JSONResponse:
-        # The headers too: a 405 must list the methods that are allowed (RFC 9110).
-        return JSONResponse({"message": error.detail}, error.status_code, error.headers)
+        # A 405 must list all methods of its address (RFC 9110); Starlette lists those of the first route that it finds.
+        headers = {"Allow": allowed(request.scope)} if error.status_code == 405 else error.headers
+        return JSONResponse({"message": error.detail}, error.status_code, headers)
 
     async def invalid(request: Request, error: RequestValidationError) -> JSONResponse:
         first = error.errors()[0]

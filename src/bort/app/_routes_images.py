@@ -8,6 +8,7 @@ from fastapi import APIRouter, Response
 
 from bort._defaults import CLUSTERS, DELETION_STEPS
 from bort.app import _answers as answers
+from bort.app._access import Access
 from bort.app._explorer import Explorer
 from bort.app._inside import PATTERNS
 from bort.app._page_state import page_defaults
@@ -17,7 +18,7 @@ from bort.app._thumbnails import COLUMNS
 from bort.pictures import png
 
 
-def routes(explorer: Explorer) -> APIRouter:
+def routes(explorer: Explorer, access: Access) -> APIRouter:
     router = APIRouter(prefix="/api")
 
     @router.get("/info", response_model=answers.Info)
@@ -27,6 +28,7 @@ def routes(explorer: Explorer) -> APIRouter:
         return explorer.info() | {
             "image_columns": COLUMNS,
             "most_tracked": MOST_TRACKED,
+            "needs_token": access.needs_token,
             "defaults": page_defaults() | sizes,
         }
 

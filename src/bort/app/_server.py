@@ -31,6 +31,7 @@ from bort.app._explorer import Explorer
 from bort.app._intake import Intake
 from bort.app._slow_bodies import SlowBodies
 from bort.app._stories import Stories
+from bort.app._verbs import Verbs
 
 _MEDIA_TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
 
@@ -63,6 +64,7 @@ def create(explorer: Explorer, access: Access, calculations: Calculations | None
     )
     app.add_middleware(SlowBodies)
     app.add_middleware(GZipMiddleware, minimum_size=2000)
+    app.add_middleware(Verbs)
     app.add_middleware(BaseHTTPMiddleware, dispatch=access)
     answer_errors(app)
     _serve_page(app)
@@ -73,7 +75,7 @@ def create(explorer: Explorer, access: Access, calculations: Calculations | None
         return Response(stylesheet(len(explorer.subjects)), media_type="text/css")
 
     for router in (
-        _routes_images.routes(explorer),
+        _routes_images.routes(explorer, access),
         _routes_uploads.routes(explorer, intake),
         _routes_inside.routes(explorer),
         _routes_channel.routes(explorer),

@@ -107,8 +107,9 @@ function listen() {
   });
   document.getElementById("link").addEventListener("click", async () => {
     await views[state.view].settle?.();
-    try { await navigator.clipboard.writeText(location.href); say("The address is on the clipboard.", "note"); }
-    catch { say(location.href, "note"); }
+    const token = info.needs_token ? " Whoever opens it is asked for the token, which is not in it." : "";
+    try { await navigator.clipboard.writeText(location.href); say(`The address is on the clipboard.${token}`, "note"); }
+    catch { say(`${location.href}${token}`, "note"); }  // over plain HTTP, browsers give the clipboard to pages of this machine alone
   });
   document.getElementById("export").addEventListener("click", () => save("bort-view.zip", "export.zip"));
   document.getElementById("page").addEventListener("click", () => save("bort-view.html", "export.html"));
