@@ -44,8 +44,8 @@ def test_cancelled_while_running_and_while_waiting(queue):
     first, second = queue.start("a", hold(go)), queue.start("b", hold(go))
     while first.state != "running":
         pass
-    assert queue.cancel(second.name).state == "cancelled"
-    queue.cancel(first.name)
+    assert queue.leave(second.name).state == "cancelled"
+    queue.leave(first.name)
     assert first.finished.wait(5)
     assert first.state == "cancelled"
     go.set()
@@ -103,7 +103,7 @@ def test_cancelled_ones_make_room(queue):
     while first.state != "running":
         pass
     for key in "bcdefgh":
-        assert queue.cancel(queue.start(key, hold(go)).name).state == "cancelled"
+        assert queue.leave(queue.start(key, hold(go)).name).state == "cancelled"
     go.set()
 
 
@@ -115,6 +115,19 @@ def test_left_by_one_page_of_two(queue):
     for _ in range(3):
         queue.leave(calculation.name, "one")
     assert not calculation.cancelled.is_set(), "the other still waits for it, however often this one leaves"
+    queue.leave(calculation.name, "two")
+    assert calculation.finished.wait(5)
+    assert calculation.state == "cancelled"
+    go.set()
+
+
+def test_a_page_that_has_left_and_still_asks_does_not_wait(queue):
+    """Its question of how far it is may be on its way while it leaves."""
+    go = threading.Event()
+    calculation = queue.start("a", hold(go), "one")
+    queue.start("a", hold(go), "two")
+    queue.leave(calculation.name, "one")
+    assert queue.get(calculation.name, "one") is calculation
     queue.leave(calculation.name, "two")
     assert calculation.finished.wait(5)
     assert calculation.state == "cancelled"

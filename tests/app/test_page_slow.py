@@ -64,6 +64,23 @@ def test_slow_methods_can_be_cancelled(tab, server, held):
     first.locator("figcaption", has_text="held").wait_for(timeout=60_000)
 
 
+def test_cancelling_on_one_page_leaves_the_other_s(tab, server, held):
+    address = "?view=evidence&image=test-1&method=held"
+    other = tab.context.new_page()
+    for page in (tab, other):
+        open_at(page, server, address)
+        page.locator(".job", has_text="30%").wait_for()
+    tab.locator("article.run", has=tab.locator(".job", has_text="30%")).locator(".cancel").click()
+    tab.locator(".job", has_text="Cancelled.").wait_for()
+    tab.wait_for_timeout(700)  # several times as long as between two questions of how far it is
+    assert not held.stopped.is_set(), "the other page waits for it"
+    assert tab.locator(".job", has_text="Cancelled.").count() == 1
+    assert other.locator(".job", has_text="30%").count() == 1
+    held.go.set()
+    other.locator("figcaption", has_text="held").nth(1).wait_for(timeout=60_000)
+    other.close()
+
+
 def test_what_no_page_shows_any_more_is_stopped(tab, server, held):
     open_at(tab, server, "?view=evidence&image=test-4&method=held")
     tab.locator(".job", has_text="30%").first.wait_for()

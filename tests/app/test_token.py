@@ -12,7 +12,7 @@ def test_a_person_gets_a_page_and_a_program_json(client_of, explorer):
     client = client_of(explorer, token=TOKEN)
     page = client.get("/?view=audit&image=%22%3E%3Cb%3E&token=wrong", headers=BROWSER)
     assert (page.status_code, page.headers["content-type"]) == (403, "text/html; charset=utf-8")
-    assert "This is not its token. The explorer needs its token" in page.text
+    assert "That is not the token. The explorer needs its token" in page.text
     assert '<input type="hidden" name="view" value="audit">' in page.text
     assert '<input type="hidden" name="image" value="&quot;&gt;&lt;b&gt;">' in page.text
     assert "wrong" not in page.text
@@ -23,7 +23,7 @@ def test_a_person_gets_a_page_and_a_program_json(client_of, explorer):
     for path, headers in (("/api/info", BROWSER), ("/", {}), ("/app.js", BROWSER)):
         refused = client.get(path, headers=headers)
         assert (refused.status_code, list(refused.json())) == (403, ["message"])
-    assert "This is not" not in client.get("/", headers=BROWSER).text
+    assert "That is not" not in client.get("/", headers=BROWSER).text
 
 
 def test_other_refusals_have_no_field(client_of, explorer):
@@ -76,7 +76,7 @@ def test_a_copied_link_opens_with_the_token(browser, closed, width, scheme):
     assert (min(paper) > 200, max(ink) < 100) == ((True, True) if scheme == "light" else (False, False))
     colleague.keyboard.type("wrong")  # the field has the focus
     colleague.keyboard.press("Enter")
-    colleague.locator("main p", has_text="This is not its token.").wait_for()
+    colleague.locator("main p", has_text="That is not the token.").wait_for()
     colleague.keyboard.type(TOKEN)
     colleague.keyboard.press("Enter")
     colleague.wait_for_selector("body[data-ready]")

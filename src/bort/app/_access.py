@@ -93,6 +93,6 @@ class Access:
         # As bytes: of strings, compare_digest takes ASCII only and raises at others.
         if hmac.compare_digest(given.encode(), self._token.encode()):
             return None
-        wrong = "This is not its token. " if given else ""
+        wrong = "That is not the token. " if given else ""
         needed = "The explorer needs its token: what follows “token=” in the address that bort serve printed."
         return refuse(request, wrong + needed, asks_for_token=True)

@@ -76,22 +76,19 @@ class Calculations:
     def get(self, name: str, page: str = "") -> Calculation | None:
         with self._lock:
             calculation = self._calculations.get(name)
-            if calculation is not None:
+            if calculation is not None and page in calculation.pages:  # a page that has left it may still be asking
                 calculation.pages[page] = time.monotonic()
             return calculation
 
-    def cancel(self, name: str) -> Calculation | None:
-        """Stop it, whichever pages wait for it."""
-        with self._lock:
-            return self._stop(self._calculations.get(name))
-
-    def leave(self, name: str, page: str) -> Calculation | None:
+    def leave(self, name: str, page: str = "") -> Calculation | None:
         """This page no longer waits for it; it is stopped if no other page does."""
         with self._lock:
             calculation = self._calculations.get(name)
             if calculation is not None:
                 calculation.pages.pop(page, None)
-            return calculation if calculation is None or calculation.pages else self._stop(calculation)
+                if not calculation.pages:
+                    self._stop(calculation)
+            return calculation
 
     def close(self) -> None:
         with self._lock:
@@ -101,14 +98,13 @@ class Calculations:
             self._lock.notify()
         self._thread.join(timeout=5)
 
-    def _stop(self, calculation: Calculation | None) -> Calculation | None:
-        if calculation is not None and calculation.state in ("waiting", "running"):
+    def _stop(self, calculation: Calculation) -> None:
+        if calculation.state in ("waiting", "running"):
             calculation.cancelled.set()
-            if calculation in self._waiting:  # its place in the queue is free at once
-                self._waiting.remove(calculation)
-                calculation.state = "cancelled"
-                calculation.finished.set()
-        return calculation
+        if calculation in self._waiting:  # its place in the queue is free at once
+            self._waiting.remove(calculation)
+            calculation.state = "cancelled"
+            calculation.finished.set()
 
     def _work(self) -> None:
         while True:

@@ -42,9 +42,9 @@ def routes(explorer: Explorer, queue: Calculations) -> APIRouter:
         return _status(queue.get(name, page))
 
     @router.delete("/jobs/{name}", response_model=answers.CalculationStatus)
-    def cancel(name: str, leave: Name = "") -> dict[str, Any]:
-        """Stop it. With ``leave``, that page no longer waits for it, and it goes on if another does."""
-        return _status(queue.leave(name, leave) if leave else queue.cancel(name))
+    def leave(name: str, page: Name = "") -> dict[str, Any]:
+        """This page no longer waits for it; it is stopped if no other page does."""
+        return _status(queue.leave(name, page))
 
     @router.get("/saliency", response_model=answers.PictureAnswer)
     def saliency(of: RequestedMap, strength: Strength = OVERLAY_STRENGTH) -> dict[str, Any]:

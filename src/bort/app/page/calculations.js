@@ -48,9 +48,19 @@ export function leave() {
     if (shown.has(key) || calculation.state === "done") continue;
     calculations.delete(key);
     Promise.resolve(calculation)
-      .then((status) => isOpen(status) && fetchJson(url(`jobs/${status.job}`, { leave: page }), { method: "DELETE" }))
+      .then((status) => isOpen(status) && tellThatLeft(status.job))
       .catch(() => {});
   }
+}
+const tellThatLeft = (job) => fetchJson(url(`jobs/${job}`, { page }), { method: "DELETE" });
+
+// The same for one that is shown, which this page then calls cancelled, whether or not another page still waits for it.
+function cancel(run, { job }) {
+  const key = keyOf(run);
+  if (calculations.get(key)?.job !== job) return;
+  calculations.set(key, { ...calculations.get(key), job: "", state: "cancelled" });
+  tellThatLeft(job).catch(() => {});
+  show();
 }
 
 function update(line, { state: now, done, total }) {
@@ -64,7 +74,7 @@ export function line(run, status, present) {
   if (isOpen(status)) {
     const node = present?.dataset.job === status.job && present.tagName === "DIV" ? present
       : element("div", { class: "job", "data-job": status.job }, element("progress", { max: 1, value: 0, "aria-label": `${state.method} of ${run.name}` }), element("span"),
-        element("button", { class: "plain cancel", onclick: () => fetchJson(url(`jobs/${status.job}`), { method: "DELETE" }).catch(() => {}) }, "Cancel"));
+        element("button", { class: "plain cancel", onclick: () => cancel(run.name, status) }, "Cancel"));
     update(node, status);
     return node;
   }
