@@ -150,3 +150,19 @@ def test_layers_of_one_run_alone():
     assert "<td></td>" in page
     assert "<td>-0.250</td>" in table(audits, PageState(difference=True))
     assert table(audits, PageState(sort="residual.9")) == page, "a run that is not there"
+
+
+def test_the_class_of_a_curve_and_what_the_network_says_are_two_things(client, explorer):
+    said = {run: explorer.predict(run, "test-0")[0] for run in explorer.subjects}
+    chosen = next(number for number in range(10) if number not in {first["class"] for first in said.values()})
+    for target, words in (({"target": chosen}, "which was chosen"), ({}, "what the network says")):
+        manifest, _ = unpacked(client, view="evidence", method="cam", **target)
+        view = {"view": "evidence", "image": "test-0", "method": "cam"}
+        curves, *sections = client.get("/api/export.html", params=view | target).text.split("<section>")[1:]
+        for section, run in zip(sections, manifest["runs"], strict=True):
+            first = said[run["name"]]
+            shown = chosen if target else first["class"]
+            assert run["curve_class"] == {"class": shown, "name": str(shown), "is_chosen": bool(target)}
+            assert f"The network says {first['name']}, {first['probability']:.1%}." in section
+            assert f"of class {shown}</figcaption>" in section, "the step's score too"
+            assert f"{shown}, {words}" in curves
