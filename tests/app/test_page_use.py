@@ -93,7 +93,8 @@ def test_links_and_the_way_back(tab, server):
     [
         ("?view=foo", "view=foo"),
         ("?view=constructor", "view=constructor"),
-        ("?view=evidence&score=zz&step=99", "score=zz, the step 99"),
+        ("?view=evidence&score=zz&step=99", "score=zz, step=99"),
+        ("?view=evidence&threshold=0.97&strength=-1&target=x", "threshold=0.97, strength=-1, target=x"),
         ("?part=k&k=6.5", "k=6.5"),
         ("?edits=9999:2", "the edits 9999:2"),
         ("?target=55", "the class 55"),

@@ -1,6 +1,7 @@
 """The explorer's answers, against the library's; and errors of every kind."""
 
 import io
+import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -47,6 +48,13 @@ def test_every_default_of_the_page_is_the_server_s(client):
     assert int(state["k"]) == int(state["tracked"]) == _defaults.SALIENT_CHANNELS
     assert all(state[name] in values for name, values in defaults["choices"].items())
     assert defaults["choices"]["binary"] == ["0", "1"]
+    assert defaults["bounds"]["step"] == {"min": 0, "max": _defaults.DELETION_STEPS, "is_integer": True}
+    assert defaults["bounds"]["target"]["is_integer"], "of a part that may be empty too"
+    for name, bounds in defaults["bounds"].items():  # outside them, the server refuses what the page does not take
+        view = {"view": "audit", name: bounds["max"] + 1}
+        assert client.get("/api/export.html", params=view).status_code == 422
+    assert re.match(defaults["forms"]["channel"], "0.12")
+    assert client.get("/api/export.html?view=audit&channel=12").status_code == 422
     here = {"run": "plain", "image": "test-0", "layer": "conv5"}
     assert len(client.get("/api/channels", params=here).json()["channels"]) == defaults["patterns"]
 

@@ -56,9 +56,17 @@ class Canvas(Answer):
     paper: Literal["dark", "bright"]
 
 
+class Bounds(Answer):
+    min: float | None
+    max: float | None
+    is_integer: bool
+
+
 class Defaults(Answer):
     state: dict[str, str] = Field(description="The page's state, as its address writes it.")
     choices: dict[str, list[str]] = Field(description="The values of those parts of the state that have few.")
+    bounds: dict[str, Bounds] = Field(description="Of those parts of the state that are numbers.")
+    forms: dict[str, str] = Field(description="Regular expressions of those that are texts of a certain form.")
     steps: int = Field(description="Of deletion and insertion.")
     patterns: int = Field(description="Channels shown at a time.")
     clusters: int = Field(description="Groups of channels.")

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 from urllib.parse import urlencode
 
 from fastapi import Depends
-from pydantic import Field
+from pydantic import Field, TypeAdapter
 
 from bort._defaults import DELETION_STEPS, OVERLAY_STRENGTH, SALIENT_CHANNELS, SAT_THRESHOLD
 from bort.app._edits import ChannelEdits
@@ -24,7 +24,6 @@ from bort.app._parameters import (
     PageNumber,
     Start,
     Strength,
-    Threshold,
     Wrong,
 )
 from bort.app._saliency import MOST_TRACKED
@@ -32,8 +31,8 @@ from bort.app._saliency import MOST_TRACKED
 
 @dataclass
 class PageState:
-    """Every field is a parameter of the page's address, left out where it has its default. The page takes names, defaults and
-    choices from here (:func:`page_defaults`)."""
+    """Every field is a parameter of the page's address, left out where it has its default. The page takes names, defaults,
+    choices and bounds from here (:func:`page_defaults`)."""
 
     view: Literal["inside", "channel", "evidence", "transplant", "draw", "find", "audit"] = "inside"
     image: Name = ""
@@ -49,7 +48,7 @@ class PageState:
     method: Method = "sat"
     target: ClassNumber | None = None
     tracked: ChannelCount = SALIENT_CHANNELS
-    threshold: Threshold = SAT_THRESHOLD
+    threshold: Annotated[float, Field(ge=0, le=0.95)] = SAT_THRESHOLD
     strength: Strength = OVERLAY_STRENGTH
     score: Literal["relative", "logit", "probability"] = "relative"
     which: Literal["deletion", "insertion"] = "deletion"
@@ -64,7 +63,7 @@ class PageState:
             description="-ratio.0: by the first run's ratio, the largest first.",
         ),
     ] = ""
-    drawing: Name = ""
+    drawing: Annotated[str, Field(pattern="^(drawing-[0-9a-f]{16})?$")] = ""
     centre: bool = True
     find_label: Name = ""
     find_said: Name = ""
@@ -86,14 +85,14 @@ class PageState:
         top = explorer.top(run)
         layer = self.layer if self.layer in [info["name"] for info in explorer.layers(run)] else top
         chosen = [part.partition(".") for part in self.channel.split(",")]
-        edits = self.edits.split(";")  # one part a run
+        edits = [ChannelEdits.parse(part) for part in self.edits.split(";")]  # one part a run
         return RunState(
             run,
             layer,
             min(self.k, explorer.channel_count(run, layer)) if layer else 1,
             min(self.tracked, MOST_TRACKED, explorer.channel_count(run, top)) if layer else 1,
             tuple(int(channel) for in_run, _, channel in chosen if in_run == str(number)),
-            ChannelEdits.parse(edits[number]) if number < len(edits) else ChannelEdits(),
+            edits[number] if number < len(edits) else ChannelEdits(),
         )
 
     def address(self) -> str:
@@ -123,11 +122,29 @@ RequestedState = Annotated[PageState, Depends()]
 
 
 def page_defaults() -> dict[str, Any]:
-    """Every field's default and, where it has few values, its choices, as the address writes them."""
-    hints = get_type_hints(PageState)
-    choices = {name: list(get_args(hint)) for name, hint in hints.items() if get_origin(hint) is Literal}
-    choices |= {name: ["0", "1"] for name, hint in hints.items() if hint is bool}
-    return {"state": {field.name: _text(field.default) for field in fields(PageState)}, "choices": choices}
+    """Of every field, as the address writes it: its default; its choices, where it has few values; its bounds, where it is a
+    number; its pattern, where it has one."""
+    defaults: dict[str, Any] = {"state": {}, "choices": {}, "bounds": {}, "forms": {}}
+    hints = get_type_hints(PageState, include_extras=True)
+    for field in fields(PageState):
+        name, schema = field.name, _schema(hints[field.name])
+        defaults["state"][name] = _text(field.default)
+        if get_origin(hints[name]) is Literal:
+            defaults["choices"][name] = list(get_args(hints[name]))
+        elif schema["type"] == "boolean":
+            defaults["choices"][name] = ["0", "1"]
+        elif schema["type"] in ("integer", "number"):
+            ends = {"min": schema.get("minimum"), "max": schema.get("maximum")}
+            defaults["bounds"][name] = ends | {"is_integer": schema["type"] == "integer"}
+        elif "pattern" in schema:
+            defaults["forms"][name] = schema["pattern"]
+    return defaults
+
+
+def _schema(hint: Any) -> dict[str, Any]:
+    """The JSON schema of a field, where it is set."""
+    schema: dict[str, Any] = TypeAdapter(hint).json_schema()
+    return next(part for part in schema.get("anyOf", [schema]) if part.get("type") != "null")
 
 
 def _text(value: Any) -> str:

@@ -57,6 +57,7 @@ Edits = Annotated[
         max_length=4000,
         description="Channels to scale: 12:0,40:2.5 switches channel 12 off and makes channel 40 two and a half times as "
         "strong; *:0,12:1 switches all but channel 12 off.",
+        json_schema_extra={"pattern": "^[0-9.,:;*-]*$"},  # others are refused with a sentence that says more
     ),
 ]
 

@@ -5,7 +5,7 @@ import { calculationOf, forget, line } from "./calculations.js";
 import { cards, check, choice, element, figureOf, fill, fixed, loadPictures, predictions, runName, slider, slot } from "./elements.js";
 import { makePlot } from "./plot.js";
 import { input } from "./shared.js";
-import { info, state, topOf } from "./state.js";
+import { info, range, state, topOf } from "./state.js";
 
 const scores = { relative: "relative logit", logit: "logit", probability: "probability" };
 let plot = null;
@@ -18,15 +18,15 @@ export async function evidence(panel, current, dragged) {
     choice("Class", "target", [["", "what the network says"], ...info.classes.map((name, number) => [String(number), name])],
       { title: isSat ? "of the score: SAT's map follows what excites the layer, whatever the class" : "" }),
     isSat ? slider("channels", "tracked", { min: 1, max: most, step: 1 }) : null,
-    isSat ? slider("threshold", "threshold", { min: 0, max: 0.95, step: 0.05 }) : null,
-    slider("strength", "strength", { min: 0, max: 1, step: 0.05 }),
+    isSat ? slider("threshold", "threshold", { ...range("threshold"), step: 0.05 }) : null,
+    slider("strength", "strength", { ...range("strength"), step: 0.05 }),
     choice("Score", "score", Object.entries(scores)),
     info.runs.length > 1 ? check("difference", "difference") : null,
   ];
   if (!panel.querySelector(".plot")) plot = makePlot((step) => set({ step: String(step) }));
   const card = slot(panel, "curves", () => element("section", { class: "card curves", "aria-label": "Deletion and insertion" }, plot.node, element("div", { class: "cautions" })));
   const dock = slot(panel, "dock", () => element("div", { class: "dock" }));
-  fill(dock, [choice("Show", "which", [["deletion", "deletion"], ["insertion", "insertion"]]), slider("step", "step", { min: 0, max: info.defaults.steps, step: 1 })]);
+  fill(dock, [choice("Show", "which", [["deletion", "deletion"], ["insertion", "insertion"]]), slider("step", "step", { ...range("step"), step: 1 })]);
   const curves = await cards(panel, controls, (run, body) => drawRun(run, body, current, dragged), [card, dock]);
   if (!current() || curves.includes("dragged")) return;
   drawLegend(panel.querySelector(".runs"));

@@ -1,5 +1,5 @@
-// What the page shows is its address: one object of strings, read from the address and written to it. Names, defaults and
-// choices come from the server (PageState in _page_state.py).
+// What the page shows is its address: one object of strings, read from the address and written to it. Names, defaults, choices
+// and bounds come from the server (PageState in _page_state.py).
 export const info = { runs: [], images: [], classes: [], methods: [], slow: [] };  // the answer of /api/info
 export const state = {};
 export const opened = [];  // test images that this page has opened besides those that are always offered
@@ -11,18 +11,15 @@ export function images() {
   return [...info.images.filter(isTest), ...opened.filter(({ name }) => !offered.has(name)), ...info.images.filter((image) => !isTest(image))];
 }
 
-const bounds = { k: [1, 1e5], start: [0, 1e6], tracked: [1, 1e5], threshold: [0, 0.95], strength: [0, 1], step: [0, 1e5], find_page: [0, 1e6] };
-const integers = ["k", "start", "tracked", "step", "find_page"];
-const patterns = { channel: /^(\d+\.\d+(,\d+\.\d+)*)?$/, edits: /^[\d.,:;*-]*$/, target: /^\d*$/, drawing: /^drawing-[0-9a-f]{16}$/, find_wrong: /^(any|all|\d{1,2})$/, sort: /^(-?[a-z_]+\.\d+)?$/ };
-
 function isValid(key, value) {
-  const { choices } = info.defaults;
+  const { state: defaults, choices, bounds, forms } = info.defaults;
+  if (value === defaults[key]) return true;
   if (Object.hasOwn(choices, key)) return choices[key].includes(value);
-  if (bounds[key]) {
-    const [number, [low, high]] = [Number(value), bounds[key]];
-    return value !== "" && number >= low && number <= high && (!integers.includes(key) || Number.isInteger(number));
+  if (Object.hasOwn(bounds, key)) {
+    const [number, { min, max, is_integer: isInteger }] = [Number(value), bounds[key]];
+    return value !== "" && number >= (min ?? -Infinity) && number <= (max ?? Infinity) && (!isInteger || Number.isInteger(number));
   }
-  return patterns[key]?.test(value) ?? true;
+  return !Object.hasOwn(forms, key) || new RegExp(forms[key]).test(value);
 }
 
 // Takes over the parameters of an address. Returns those with impossible values, which keep their defaults.
@@ -54,13 +51,13 @@ export function fit() {
   const haveChannels = (one) => [...edits(one)].every(([number, factor]) => (number === OTHERS || number < channelsOf(one)) && Math.abs(factor) <= 100);
   if (!info.runs.every(haveChannels)) drop("edits", "the edits");
   if (state.target && !(Number(state.target) < info.classes.length)) drop("target", "the class");
-  if (Number(state.step) > info.defaults.steps) drop("step", "the step");
   if (/^\d/.test(state.find_wrong) && !info.runs[state.find_wrong]) drop("find_wrong", "the mistakes of network");
   if (info.runs.length === 1 && ["confidence", "correlation"].includes(state.find_order)) drop("find_order", "the order by a difference in");
   if (Number(state.start) >= widest()) state.start = info.defaults.state.start;
   return wrong;
 }
 
+export const range = (key) => ({ min: info.defaults.bounds[key].min, max: info.defaults.bounds[key].max });
 export const layerOf = (run) => run.layers.find(({ name }) => name === state.layer) ?? run.layers.find(({ name }) => name === run.top);
 export const widest = () => Math.max(1, ...info.runs.map((run) => layerOf(run)?.channels ?? 1));
 export const topOf = (run) => run.layers.find(({ name }) => name === run.top);
