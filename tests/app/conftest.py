@@ -40,6 +40,12 @@ def client(client_of, explorer):
     return client_of(explorer)
 
 
+@pytest.fixture
+def here():
+    """A run, an image and a layer to ask about."""
+    return {"run": "plain", "image": "test-0", "layer": "conv5"}
+
+
 @pytest.fixture(scope="module")
 def serve():
     """A function: the address of a running server of an explorer."""

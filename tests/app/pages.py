@@ -3,6 +3,7 @@
 import base64
 import io
 import time
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -55,3 +56,11 @@ def finished(explorer, run="one", layer="conv5"):
             return job
         time.sleep(0.02)
     pytest.fail("it never ended")
+
+
+@contextmanager
+def no_passes(explorer, run="plain"):
+    """Inside, the run's network refuses to compute."""
+    hook = explorer.subjects[run].model.register_forward_pre_hook(lambda *_: pytest.fail("a new pass"))
+    yield
+    hook.remove()

@@ -27,8 +27,7 @@ class Intake:
     def __init__(self, most_bytes: int = MOST_BYTES, most_waiting: int = MOST_WAITING) -> None:
         self._most_bytes, self._bytes = most_bytes, 0
         self._most_waiting, self._waiting = most_waiting, 0
-        # Always the same thread: malloc keeps what a thread has freed for that thread, and a server has dozens of them.
-        self._thread = ThreadPoolExecutor(1, "bort-decode")
+        self._thread: ThreadPoolExecutor | None = None
 
     @asynccontextmanager
     async def read(self, request: Request, limit: int = LARGEST_FILE) -> AsyncIterator[bytearray]:
@@ -53,6 +52,9 @@ class Intake:
         """The function's result, computed when those before it have been."""
         if self._waiting > self._most_waiting:
             raise Busy(f"{self._most_waiting} images are waiting already; try again in a moment.")
+        if self._thread is None:
+            # Always the same thread: malloc keeps what a thread has freed for that thread, and a server has dozens of them.
+            self._thread = ThreadPoolExecutor(1, "bort-decode")
         self._waiting += 1
         try:
             return await asyncio.get_running_loop().run_in_executor(self._thread, function, content)
@@ -60,4 +62,7 @@ class Intake:
             self._waiting -= 1
 
     def close(self) -> None:
-        self._thread.shutdown(wait=False, cancel_futures=True)
+        """End the thread; another upload would start it again."""
+        if self._thread is not None:
+            self._thread.shutdown(wait=False, cancel_futures=True)
+            self._thread = None

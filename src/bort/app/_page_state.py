@@ -72,6 +72,13 @@ class PageState:
     find_order: Order = "report"
     find_page: PageNumber = 0
 
+    def __post_init__(self) -> None:
+        self._edits()  # refused at once, whatever the view is
+
+    def _edits(self) -> list[ChannelEdits]:
+        """One a run."""
+        return [ChannelEdits.parse(part) for part in self.edits.split(";")]
+
     @property
     def question(self) -> Question:
         """What "Find images" asks."""
@@ -85,7 +92,7 @@ class PageState:
         top = explorer.top(run)
         layer = self.layer if self.layer in [info["name"] for info in explorer.layers(run)] else top
         chosen = [part.partition(".") for part in self.channel.split(",")]
-        edits = [ChannelEdits.parse(part) for part in self.edits.split(";")]  # one part a run
+        edits = self._edits()
         return RunState(
             run,
             layer,

@@ -29,7 +29,7 @@ def routes(explorer: Explorer) -> APIRouter:
         start: Start = 0,
         rank: Rank = "strength",
         target: ClassNumber | None = None,
-        scale: Annotated[float, Query(gt=0, le=1e30)] | None = None,
+        scale: Annotated[float, Query(ge=1e-30, le=1e30)] | None = None,
     ) -> dict[str, Any]:
         """Channels in the order of the rank, from the start-th on, and a sheet of their patterns as a data URL. With rank
         "effect", on the logit of ``target`` or of the predicted class. ``scale``: that of another sheet."""
