@@ -23,6 +23,7 @@ KNOWN = {
     "layer": ["conv1", "conv5", "head"],
     "channel": ["0.1", "1.0", "7.99999"],
     "edits": ["0:0", "1:2.5,0:-1", "*:0,1:1", "999:1", "1:x"],
+    "options": ["", "steps:4", "masks:100"],
     "job": [JOB],
 }
 
@@ -36,7 +37,7 @@ CONFIG = {
     "base-url": f"http://{HOST}",
     "generation": {"max-examples": 50, "deterministic": True, "no-shrink": True},
     "dictionaries": {name: {"values": values} for name, values in KNOWN.items()},
-    "parameters": {f"query.{name}": mostly(name) for name in ("run", "image", "layer", "edits")}
+    "parameters": {f"query.{name}": mostly(name) for name in ("run", "image", "layer", "edits", "options")}
     | {f"query.{name}": mostly("image") for name in ("other",)}
     | {"query.source": mostly("image"), "query.target": mostly("image"), "path.name": mostly("job")},
     "checks": {

@@ -82,12 +82,12 @@ def test_what_the_page_shows_at_the_address_of_the_inside(tab, old_server):
     open_at(tab, old_server, manifest["address"])
     for number, run in enumerate(manifest["runs"]):
         card = tab.locator("article.run").nth(number)
-        caption = card.locator("figcaption", has_text="reconstruction from conv3, correlation").inner_text()
-        assert float(caption.split()[-1]) == pytest.approx(run["correlation"], abs=0.006)
+        legend = card.locator(".legend p", has_text="correlation with the input").inner_text()
+        assert float(legend.split()[-1]) == pytest.approx(run["correlation"], abs=0.006)
         channels = [int(node.get_attribute("data-channel")) for node in card.locator(".channels button").all()]
         assert channels == [channel["channel"] for channel in run["channels"]]
     first, second = tab.locator("article.run").all()
-    assert first.locator("figcaption", has_text="channel 2").count() == 1
+    assert first.locator("figcaption", has_text="after the edits").count() == 1
     assert first.locator(".channels .off").get_attribute("data-channel") == "2"
     assert second.locator(".channels .off").count() == 0
 

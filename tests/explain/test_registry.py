@@ -63,6 +63,48 @@ def test_registering(x):
     assert "brightness" in explain.names()
 
 
+def adjustable(model, x, target=None, *, steps=8, part=0.5, signed=False, colour="all", layer=None):
+    return x.sum(dim=1)
+
+
+def test_options_that_a_person_may_set():
+    ranges = {"steps": (1, 20), "part": (0, 1), "signed": (False, True)}
+    explain.register("adjustable", adjustable, ranges=ranges)
+    settings = explain.get("adjustable").settings
+    assert {name: setting.kind for name, setting in settings.items()} == {
+        "steps": "integer",
+        "part": "number",
+        "signed": "boolean",
+    }
+    assert [setting.default for setting in settings.values()] == [8, 0.5, False]
+    assert (settings["steps"].read("20"), settings["part"].read("0.25"), settings["signed"].read("1")) == (
+        20,
+        0.25,
+        True,
+    )
+    for name, text in (
+        ("steps", "21"),
+        ("steps", "2.5"),
+        ("part", "nan"),
+        ("part", "x"),
+        ("signed", "2"),
+        ("steps", ""),
+    ):
+        with pytest.raises(ValueError, match=f"{name}={text}: must be .*from"):
+            settings[name].read(text)
+    again = explain.Method("other", explain.get("adjustable").function, ranges={"steps": (2, 9)})
+    explain.register("again", again)
+    assert explain.get("again").settings["steps"].most == 9
+    for wrong in ({"colour": (0, 1)}, {"layer": (0, 1)}, {"nothing": (0, 1)}, {"steps": (9, 20)}):
+        with pytest.raises(ValueError, match="must be of an option whose default is a number in it"):
+            explain.register("wrong", adjustable, ranges=wrong)
+    assert "wrong" not in explain.names()
+
+
+def test_the_ranges_of_the_packages_own_hold_their_defaults():
+    assert {name for name in OWN if explain.get(name).settings} == {"guided-ig", "ig", "rise", "xrai"}
+
+
 def install(folder, *, entry_points, module="", name="methods_of_others"):
     """A distribution on the path, as pip leaves it: a module, and metadata with entry points."""
     (folder / f"{name}.py").write_text(module)

@@ -72,6 +72,17 @@ class Defaults(Answer):
     clusters: int = Field(description="Groups of channels.")
 
 
+class OptionInfo(Answer):
+    """An option of a method. True and False are 1 and 0 in requests."""
+
+    model_config = ConfigDict(extra="forbid", from_attributes=True)
+    name: str
+    kind: Literal["boolean", "integer", "number"]
+    default: bool | int | float
+    least: bool | int | float
+    most: bool | int | float
+
+
 class Info(Answer):
     runs: list[RunInfo]
     images: list[ImageInfo]
@@ -84,6 +95,7 @@ class Info(Answer):
     titles: dict[str, str] = Field(description="What methods are called on the page.")
     signed: list[str] = Field(description="Methods whose values below zero speak against the class.")
     slow: list[str] = Field(description="Methods that POST /api/jobs computes.")
+    options: dict[str, list[OptionInfo]] = Field(description="Of each method those that can be set.")
     most_tracked: int = Field(description="The largest k of SAT.")
     needs_token: bool = Field(description="Whether others need a token to open the page.")
     defaults: Defaults

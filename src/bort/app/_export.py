@@ -20,6 +20,7 @@ from bort.app._export_channel import export_channel
 from bort.app._export_inside import export_inside
 from bort.app._find import Finder
 from bort.app._page_state import PageState, RunState
+from bort.app._parameters import options_of
 from bort.app._saliency import MOST_TRACKED
 from bort.pictures import Picture, enlarged, npy, picture, png, scale_of, signal
 
@@ -71,8 +72,9 @@ def collect(explorer: Explorer, state: PageState) -> list[RunExport]:
 
 def _evidence(explorer: Explorer, state: PageState, own: RunState, export: RunExport) -> None:
     run, image, method = own.run, state.image, state.method
-    options = (own.tracked, state.threshold) if method == "sat" else (None, None)
-    saliency = explorer.saliency.map(run, image, method, state.target, *options)
+    of_sat: dict[str, Any] = {"k": own.tracked, "threshold": state.threshold} if method == "sat" else {}
+    options = options_of(method, state.options)
+    saliency = explorer.saliency.map(run, image, method, state.target, options=options, **of_sat)
     curve = explorer.saliency.curve(run, image, saliency, state.target)
     score = curve[state.score][state.which][state.step]
     number = export.facts["says"][0]["class"] if state.target is None else state.target
@@ -80,9 +82,10 @@ def _evidence(explorer: Explorer, state: PageState, own: RunState, export: RunEx
     signed = explain.get(method).signed
     over_image = explorer.saliency.overlay(run, image, saliency, state.strength, signed=signed)
     colours = "gold: for the class, blue: against it" if signed else "bright: counts much"
+    label = ", ".join([explain.get(method).label, *(f"{option} {value:g}" for option, value in options.items())])
     export.pictures += [
         ExportedPicture("input", "input", explorer.input(image)),
-        ExportedPicture(method, f"{explain.get(method).label} ({colours})", over_image, saliency),
+        ExportedPicture(method, f"{label} ({colours})", over_image, saliency),
         ExportedPicture(
             f"{state.which}-step-{state.step}",
             f"{state.which}, step {state.step}: {state.score} {'–' if score is None else f'{score:.3f}'} of class {name}",
@@ -92,11 +95,11 @@ def _evidence(explorer: Explorer, state: PageState, own: RunState, export: RunEx
     first = next(iter(explorer.subjects))
     if state.difference and run != first:
         k = min(state.tracked, MOST_TRACKED, explorer.channel_count(first, explorer.top(first)))
-        options = (k, state.threshold) if method == "sat" else (None, None)
-        maps = {first: explorer.saliency.map(first, image, method, state.target, *options), run: saliency}
+        of_sat = {"k": k, "threshold": state.threshold} if method == "sat" else {}
+        maps = {first: explorer.saliency.map(first, image, method, state.target, options=options, **of_sat), run: saliency}
         less = explorer.saliency.difference(image, maps, state.strength, signed=signed)
         export.add("difference", f"{first} less {run} (gold: more in {first}, blue: more in {run})", less)
-    export.facts["curves"] = curve
+    export.facts |= {"options": options, "curves": curve}
     export.facts["curve_class"] = {"class": number, "name": name, "is_chosen": state.target is not None}
 
 

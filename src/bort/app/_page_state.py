@@ -21,6 +21,7 @@ from bort.app._parameters import (
     Edits,
     Method,
     Name,
+    Options,
     PageNumber,
     Start,
     Strength,
@@ -47,6 +48,7 @@ class PageState:
     clusters: bool = False
     method: Method = "sat"
     target: ClassNumber | None = None
+    options: Options = ""
     tracked: ChannelCount = SALIENT_CHANNELS
     threshold: Annotated[float, Field(ge=0, le=0.95)] = SAT_THRESHOLD
     strength: Strength = OVERLAY_STRENGTH

@@ -10,6 +10,7 @@ from pydantic import Field, GetJsonSchemaHandler
 from torch import Tensor
 
 from bort import explain
+from bort.app._exceptions import Unknown
 from bort.app._explorer import Explorer
 
 
@@ -60,6 +61,14 @@ Edits = Annotated[
         json_schema_extra={"pattern": "^[0-9.,:;*-]*$"},  # others are refused with a sentence that says more
     ),
 ]
+Options = Annotated[
+    str,
+    Field(
+        max_length=400,
+        description="Of the method, those that /api/info lists: steps:32,signed:1.",
+        json_schema_extra={"pattern": "^[A-Za-z0-9_.,:+-]*$"},  # others are refused with a sentence that says more
+    ),
+]
 
 
 @dataclass
@@ -72,9 +81,25 @@ class SaliencyRequest:
     target: ClassNumber | None = None
     k: ChannelCount | None = None
     threshold: Threshold | None = None
+    options: Options = ""
 
     def map(self, explorer: Explorer) -> Tensor:
-        return explorer.saliency.map(self.run, self.image, self.method, self.target, self.k, self.threshold)
+        options = options_of(self.method, self.options)
+        return explorer.saliency.map(self.run, self.image, self.method, self.target, self.k, self.threshold, options)
 
 
 RequestedMap = Annotated[SaliencyRequest, Depends()]
+
+
+def options_of(method: str, text: str) -> dict[str, bool | int | float]:
+    """Options of a method and their values."""
+    if method not in explain.names():
+        raise Unknown(f"There is no method {method!r}.")
+    settings, values = explain.get(method).settings, {}
+    for part in filter(None, text.split(",")):
+        name, _, value = part.partition(":")
+        if name not in settings:
+            there_are = f"there are {', '.join(settings)}" if settings else "it has none to be set here"
+            raise ValueError(f"options: {method} has no option {name!r}; {there_are}.")
+        values[name] = settings[name].read(value)
+    return values

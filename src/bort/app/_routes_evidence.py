@@ -16,7 +16,7 @@ from bort.app._calculations import Calculation, Calculations
 from bort.app._exceptions import Unknown
 from bort.app._explorer import Explorer
 from bort.app._export import data_url
-from bort.app._parameters import ClassNumber, Name, RequestedMap, SlowMethod, Strength
+from bort.app._parameters import ClassNumber, Name, Options, RequestedMap, SlowMethod, Strength, options_of
 from bort.app._saliency import MOST_TRACKED
 
 
@@ -25,16 +25,20 @@ def routes(explorer: Explorer, queue: Calculations) -> APIRouter:
 
     @router.post("/jobs", response_model=answers.CalculationStatus)
     def start(
-        run: Name, image: Name, method: SlowMethod, target: ClassNumber | None = None, page: Name = ""
+        run: Name,
+        image: Name,
+        method: SlowMethod,
+        target: ClassNumber | None = None,
+        options: Options = "",
+        page: Name = "",
     ) -> dict[str, Any]:
         """Compute the map of a slow method; asked for twice, it is computed once. ``page`` tells one page from another."""
         explorer.image(run, image)  # an unknown run or image is an error before anything is queued
-        if method not in explain.names():
-            raise Unknown(f"There is no method {method!r}.")
+        given = options_of(method, options)
         if not explain.get(method).slow:
             raise ValueError(f"{method} is not slow: ask for its map at /api/saliency.")
-        key = json.dumps([run, image, method, target])
-        compute = partial(explorer.saliency.map, run, image, method, target)
+        key = json.dumps([run, image, method, target, sorted(given.items())])
+        compute = partial(explorer.saliency.map, run, image, method, target, options=given)
         return _status(queue.start(key, lambda progress: compute(progress=progress), page))
 
     @router.get("/jobs/{name}", response_model=answers.CalculationStatus)

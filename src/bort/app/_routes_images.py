@@ -6,6 +6,7 @@ from typing import Any
 
 from fastapi import APIRouter, Response
 
+from bort import explain
 from bort._defaults import CLUSTERS, DELETION_STEPS
 from bort.app import _answers as answers
 from bort.app._access import Access
@@ -25,9 +26,11 @@ def routes(explorer: Explorer, access: Access) -> APIRouter:
     def info() -> dict[str, Any]:
         """Runs, layers, images, classes, methods; and every default that the page uses."""
         sizes = {"steps": DELETION_STEPS, "patterns": PATTERNS, "clusters": CLUSTERS}
+        options = {name: list(explain.get(name).settings.values()) for name in explain.names()}
         return explorer.info() | {
             "image_columns": COLUMNS,
             "most_tracked": MOST_TRACKED,
+            "options": options,
             "needs_token": access.needs_token,
             "defaults": page_defaults() | sizes,
         }

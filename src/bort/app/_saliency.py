@@ -6,7 +6,7 @@ import copy
 import hashlib
 import math
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 import torch
@@ -49,10 +49,11 @@ class SaliencyMaps:
         target: int | None = None,
         k: int | None = None,
         threshold: float | None = None,
+        options: Mapping[str, bool | int | float] | None = None,
         progress: explain.Progress | None = None,
     ) -> Tensor:
-        """(H, W). SAT's k and threshold need no new pass. A slow method is computed where ``progress`` is given, which the
-        queue does; elsewhere its map must have been computed before."""
+        """(H, W). SAT's k and threshold need no new pass; ``options`` are other methods'. A slow method is computed where
+        ``progress`` is given, which the queue does; elsewhere its map must have been computed before."""
         if method not in explain.names():
             raise Unknown(f"There is no method {method!r}.")
         x = self._explorer.image(run, image)
@@ -60,18 +61,21 @@ class SaliencyMaps:
             tracked = self._tracked((run, image), lambda: self._timed(run, method, lambda: self._track(run, x)))
             count = min(SALIENT_CHANNELS, tracked.values.shape[1]) if k is None else k
             return tracked.map(count, SAT_THRESHOLD if threshold is None else threshold)[0]
-        key = (run, image, method, target)
+        given = dict(options or {})
+        key = (run, image, method, target, tuple(sorted(given.items())))
         function = explain.get(method)
         if not function.slow:
             model = self._explorer.subject(run).model
-            return self._fast_maps(key, lambda: self._timed(run, method, lambda: _first(function(model, x, target))))
+            compute = lambda: _first(function(model, x, target, **given))  # noqa: E731
+            return self._fast_maps(key, lambda: self._timed(run, method, compute))
         computed: Tensor | None = self._slow_maps.get(key)
         if computed is not None:
             return computed
         if progress is None:
             raise Unknown(f"{method} has not been computed for this image yet: start it first.")
         reports = "progress" in function.options
-        saliency = _first(function(self._copy(run), x, target, **({"progress": progress} if reports else {})))
+        reporting = {"progress": progress} if reports else {}
+        saliency = _first(function(self._copy(run), x, target, **given, **reporting))
         self._slow_maps.put(key, saliency)
         if not reports:
             progress(1, 1)

@@ -20,6 +20,7 @@ from bort.app._averages import Averages, Numbers, Part
 from bort.app._exceptions import Unknown
 from bort.app._find import Finder
 from bort.app._page_state import PageState, RunState
+from bort.app._parameters import options_of
 
 if TYPE_CHECKING:
     from bort.app._explorer import Explorer
@@ -108,7 +109,8 @@ class Stories:
         shown: dict[str, list[float | None]] = {}
         for own in runs:
             options = _options(state, own)
-            saliency = explorer.saliency.map(own.run, state.image, state.method, state.target, **options)
+            given = options if state.method == "sat" else {"options": options}
+            saliency = explorer.saliency.map(own.run, state.image, state.method, state.target, **given)
             shown[own.run] = explorer.saliency.curve(own.run, state.image, saliency, state.target)[state.score]["areas"]
         undefined = [run for run, areas in shown.items() if None in areas]
         if undefined:
@@ -146,7 +148,7 @@ class Stories:
                 scores = measure.all_scores(subject.model, x, saliency, None, **options)
             return {str(score): both.means for score, both in scores.items()}
 
-        settings = [(own.run, *_options(state, own).values()) for own in runs]
+        settings = [(own.run, *_options(state, own).items()) for own in runs]
         return self._ask(("evidence", state.method, *settings), runs, areas, images)
 
     def _transplant(self, state: PageState, runs: list[RunState]) -> Story:
@@ -219,7 +221,9 @@ class Stories:
 
 def _options(state: PageState, own: RunState) -> dict[str, Any]:
     """Of the saliency method."""
-    return {"k": own.tracked, "threshold": state.threshold} if state.method == "sat" else {}
+    if state.method == "sat":
+        return {"k": own.tracked, "threshold": state.threshold}
+    return options_of(state.method, state.options)
 
 
 def _by_run(values: Sequence[Mapping[str, float]]) -> dict[str, list[float]]:

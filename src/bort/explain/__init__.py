@@ -10,12 +10,14 @@ from bort.explain._layers import map_layers, top_layer
 from bort.explain._registry import Method, get, local_registry, names, options, register
 from bort.explain._rise import rise
 from bort.explain._sat import Tracked, sat, track
+from bort.explain._setting import Setting
 from bort.explain._xrai import xrai
 
 __all__ = [
     "Cancelled",
     "Method",
     "Progress",
+    "Setting",
     "Tracked",
     "about_constant",
     "cam",

@@ -6,8 +6,8 @@ Another package adds a method with an entry point, and nothing else, in its pypr
     mine = "my_package:mine"
 
 The entry point is a function ``(model, x, target=None, **options) -> (N, H, W)``, or a :class:`Method` around one if it is
-slow: a plain function is taken for a fast one. It appears under the entry point's name in :func:`names`, in the commands,
-the report and the explorer.
+slow or has options to be set in the explorer: a plain function is taken for a fast one without. It appears under the entry
+point's name in :func:`names`, in the commands, the report and the explorer.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import difflib
 import inspect
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib.metadata import entry_points
 from typing import Final
 
@@ -30,6 +30,7 @@ from bort.explain._guided_ig import guided_ig
 from bort.explain._integrated import integrated_gradients
 from bort.explain._rise import rise
 from bort.explain._sat import sat
+from bort.explain._setting import Range, Setting, settings_of
 from bort.explain._xrai import xrai
 
 GROUP: Final = "bort.methods"
@@ -49,6 +50,17 @@ class Method:
     """What it is called on pages; empty: as its name."""
     signed: bool = False
     """Whether zero has a meaning and values below it speak against the class: pictures then show both sides."""
+    ranges: Mapping[str, Range] = field(default_factory=dict)
+    """Options that can be set in the explorer, with their smallest and largest values: {"steps": (1, 200)}, or for True and
+    False {"signed": (False, True)}."""
+
+    def __post_init__(self) -> None:
+        settings_of(self.function, self.ranges)  # a wrong range is an error here, and not in the explorer
+
+    @property
+    def settings(self) -> dict[str, Setting]:
+        """These options by name."""
+        return settings_of(self.function, self.ranges)
 
     @property
     def label(self) -> str:
@@ -73,11 +85,14 @@ class _Registry:
         self._loaded = False
         self._methods: dict[str, Method] = {}
         self.add(Method("cam", cam, title="CAM"))
-        self.add(Method("guided-ig", guided_ig, slow=True, title="Guided IG", signed=True))
-        self.add(Method("ig", integrated_gradients, title="Integrated Gradients", signed=True))
-        self.add(Method("rise", rise, slow=True, title="RISE"))
-        self.add(Method("sat", sat, title="SAT, the paper's method"))
-        self.add(Method("xrai", xrai, slow=True, title="XRAI"))
+        steps = {"steps": (10, 400)}
+        self.add(Method("guided-ig", guided_ig, slow=True, title="Guided IG", signed=True, ranges=steps))
+        steps = {"steps": (1, 200)}
+        self.add(Method("ig", integrated_gradients, title="Integrated Gradients", signed=True, ranges=steps))
+        masks = {"masks": (100, 8000), "cells": (2, 16), "keep": (0.1, 0.9)}
+        self.add(Method("rise", rise, slow=True, title="RISE", ranges=masks))
+        self.add(Method("sat", sat, title="SAT, the paper's method"))  # its sliders in the explorer need no new pass
+        self.add(Method("xrai", xrai, slow=True, title="XRAI", ranges={"min_pixels": (1, 500)}))
 
     def add(self, method: Method) -> None:
         with self._lock:
@@ -116,7 +131,13 @@ def _method(name: str, value: Method | Callable[..., Tensor]) -> Method:
 
 
 def register(
-    name: str, function: Callable[..., Tensor], *, slow: bool = False, title: str = "", signed: bool = False
+    name: str,
+    function: Callable[..., Tensor],
+    *,
+    slow: bool = False,
+    title: str = "",
+    signed: bool = False,
+    ranges: Mapping[str, Range] | None = None,
 ) -> None:
     """Make a method known under a name, to `get` and to everything that takes methods by name.
 
@@ -126,9 +147,16 @@ def register(
         slow: whether it takes much longer than a few passes through the model, see :class:`Method`.
         title: what it is called on pages; by default as its name.
         signed: whether values below zero speak against the class, as with Integrated Gradients.
+        ranges: options that can be set in the explorer, with their smallest and largest values, see :class:`Method`.
     """
     method = _method(name, function)
-    given = replace(method, slow=method.slow or slow, title=title or method.title, signed=method.signed or signed)
+    given = replace(
+        method,
+        slow=method.slow or slow,
+        title=title or method.title,
+        signed=method.signed or signed,
+        ranges=method.ranges if ranges is None else ranges,
+    )
     _registry.add(given)
 
 

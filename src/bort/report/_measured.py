@@ -20,6 +20,7 @@ Say = Callable[[str, int, int], None]
 """Called with (what, done, total) as slow work goes on."""
 
 
+_FIRST_OF_0_1_0: Final = 32
 FIRST: Final = SampleSizes.measured
 """The order of test images begins with so many that are spread evenly over all of them."""
 
@@ -172,13 +173,18 @@ def measured(subjects: Sequence[Subject | Measured], sizes: SampleSizes | None =
 
 
 def _order(images: ImageSet) -> Tensor:
-    """The first are spread evenly over the test set, the others follow; of both, the classes come in turn."""
-    first = torch.tensor(spread(len(images), FIRST))
-    is_first = torch.zeros(len(images), dtype=torch.bool)
-    is_first[first] = True
-    others = (~is_first).nonzero().flatten()
-    labels = torch.tensor([images.label(place) for place in first.tolist()])
-    return torch.cat([first[_classes_in_turn(labels)], others[_classes_in_turn(images.labels[others])]])
+    """The first are spread evenly over the test set, the others follow; of each part, the classes come in turn. The first
+    part is what the explorer of version 0.1.0 had, whose addresses show the same images still."""
+    parts: list[Tensor] = []
+    is_new = torch.ones(len(images), dtype=torch.bool)
+    for count in (_FIRST_OF_0_1_0, FIRST):
+        places = torch.tensor(spread(len(images), count))
+        places = places[is_new[places]]
+        is_new[places] = False
+        labels = torch.tensor([images.label(place) for place in places.tolist()])
+        parts.append(places[_classes_in_turn(labels)])
+    others = is_new.nonzero().flatten()
+    return torch.cat([*parts, others[_classes_in_turn(images.labels[others])]])
 
 
 def _classes_in_turn(labels: Tensor) -> Tensor:

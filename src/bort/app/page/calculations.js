@@ -7,14 +7,14 @@ import { info, state } from "./state.js";
 const page = crypto.getRandomValues(new Uint32Array(2)).join("-");  // tells the server which page waits for a calculation
 const calculations = new Map();  // by key: the status of a calculation, or the promise of its first one
 const isOpen = ({ state: now }) => now === "waiting" || now === "running";
-const keyOf = (run) => JSON.stringify([run, state.image, state.method, state.target]);
+const keyOf = (run) => JSON.stringify([run, state.image, state.method, state.target, state.options]);
 
 // The calculation of the run's map that is shown now, started if there is none.
 export async function calculationOf(run) {
   const key = keyOf(run);
   if (!calculations.has(key)) {
-    const [, image, method, target] = JSON.parse(key);
-    const starting = fetchJson(url("jobs", { run, image, method, target, page }), { method: "POST" });
+    const [, image, method, target, options] = JSON.parse(key);
+    const starting = fetchJson(url("jobs", { run, image, method, target, options, page }), { method: "POST" });
     calculations.set(key, starting);
     let status;
     try { status = await starting; } catch (error) { if (calculations.get(key) === starting) calculations.delete(key); throw error; }

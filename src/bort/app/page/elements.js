@@ -40,7 +40,7 @@ export function slot(body, name, make) {
 // --- controls
 
 // The control of this name in the current view, made when it is first asked for: a label, a "?", and what is used.
-function control(name, words, make) {
+export function control(name, words, make) {
   const key = `${state.view}.${name}`;
   const present = document.querySelector(`#view [data-control="${key}"]`);
   if (present) return present;

@@ -3,6 +3,7 @@ import { ask } from "./api.js";
 import { set } from "./app.js";
 import { calculationOf, forget, line } from "./calculations.js";
 import { cards, check, choice, element, figureOf, fill, fixed, loadPictures, predictions, runName, slider, slot } from "./elements.js";
+import { methodOptions } from "./options.js";
 import { makePlot } from "./plot.js";
 import { input } from "./shared.js";
 import { info, range, state, topOf } from "./state.js";
@@ -14,11 +15,12 @@ export async function evidence(panel, current, dragged) {
   const isSat = state.method === "sat";
   const most = Math.min(info.most_tracked, Math.max(...info.runs.map((run) => topOf(run)?.channels ?? 1)));
   const controls = [
-    choice("Method", "method", info.methods.map((name) => [name, info.titles[name] + (info.slow.includes(name) ? " (slow)" : "")])),
+    choice("Method", "method", info.methods.map((name) => [name, info.titles[name] + (info.slow.includes(name) ? " (slow)" : "")]), { change: (method) => set({ method, options: "" }) }),
     choice("Class", "target", [["", "what the network says"], ...info.classes.map((name, number) => [String(number), name])],
       { title: isSat ? "of the score: SAT's map follows what excites the layer, whatever the class" : "" }),
     isSat ? slider("channels", "tracked", { min: 1, max: most, step: 1 }) : null,
     isSat ? slider("threshold", "threshold", { ...range("threshold"), step: 0.05 }) : null,
+    ...methodOptions(),
     slider("strength", "strength", { ...range("strength"), step: 0.05 }),
     choice("Score", "score", Object.entries(scores)),
     info.runs.length > 1 ? check("difference", "difference") : null,
@@ -38,7 +40,7 @@ export async function evidence(panel, current, dragged) {
 // What is asked of a run's map.
 function mapOf(run) {
   const sat = state.method === "sat" ? { k: Math.min(Number(state.tracked), info.most_tracked, topOf(run).channels), threshold: state.threshold } : {};
-  return { run: run.name, image: state.image, method: state.method, target: state.target, ...sat };
+  return { run: run.name, image: state.image, method: state.method, target: state.target, options: state.options, ...sat };
 }
 
 // A run's map, and its image at the step. Returns the run's curves, null if it has none (yet).

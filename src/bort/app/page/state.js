@@ -15,12 +15,11 @@ function isValid(key, value) {
   const { state: defaults, choices, bounds, forms } = info.defaults;
   if (value === defaults[key]) return true;
   if (Object.hasOwn(choices, key)) return choices[key].includes(value);
-  if (Object.hasOwn(bounds, key)) {
-    const [number, { min, max, is_integer: isInteger }] = [Number(value), bounds[key]];
-    return value !== "" && number >= (min ?? -Infinity) && number <= (max ?? Infinity) && (!isInteger || Number.isInteger(number));
-  }
+  if (Object.hasOwn(bounds, key)) return isWithin(value, bounds[key].min ?? -Infinity, bounds[key].max ?? Infinity, bounds[key].is_integer);
   return !Object.hasOwn(forms, key) || new RegExp(forms[key]).test(value);
 }
+
+const isWithin = (text, min, max, isInteger) => text !== "" && Number(text) >= min && Number(text) <= max && (!isInteger || Number.isInteger(Number(text)));
 
 // Takes over the parameters of an address. Returns those with impossible values, which keep their defaults.
 export function read(search) {
@@ -42,6 +41,7 @@ export function fit() {
   if (state.image && !names.includes(state.image)) drop("image", "the image");
   if (state.layer && layers.length && !layers.includes(state.layer)) drop("layer", "the layer");
   if (!info.methods.includes(state.method)) drop("method", "the method");
+  if (![...options()].every(isOption)) drop("options", "the options");
   state.image ||= names[0] ?? "";
   state.layer ||= info.runs[0].top;
   if (!names.includes(state.other)) state.other = names[1] ?? state.image;
@@ -68,6 +68,15 @@ export function remember({ push = false } = {}) {
   const address = query.size ? `?${query}` : location.pathname;
   try { history[push ? "pushState" : "replaceState"](null, "", address); }
   catch { /* some browsers allow a hundred changes in half a minute: a later one will go through */ }
+}
+
+// --- options of the saliency method: steps:32,signed:1
+
+export const options = () => new Map(state.options.split(",").filter(Boolean).map((part) => [...part.split(":"), ""].slice(0, 2)));
+export const withOptions = (values) => [...values].map((pair) => pair.join(":")).join(",");
+function isOption([name, value]) {
+  const option = info.options[state.method].find((each) => each.name === name);
+  return option && isWithin(value, Number(option.least), Number(option.most), option.kind !== "number");
 }
 
 // --- channels: channel 12 of one network has nothing to do with channel 12 of another, so each run has its own choice and edits
