@@ -30,8 +30,9 @@ class Setting:
         if not self.least <= value <= self.most or (self.kind != "number" and value != int(value)):
             whole = "" if self.kind == "number" else "a whole number "
             raise ValueError(f"{self.name}={text}: must be {whole}from {self.least:g} to {self.most:g}")
-        kinds: dict[str, Callable[[float], Value]] = {"boolean": bool, "integer": int, "number": float}
-        return kinds[self.kind](value)
+        if self.kind == "number":
+            return value
+        return bool(value) if self.kind == "boolean" else int(value)
 
 
 def settings_of(function: Callable[..., Any], ranges: Mapping[str, Range]) -> dict[str, Setting]:
