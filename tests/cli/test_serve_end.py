@@ -28,7 +28,7 @@ def upload(connection, level):
 
 
 def keep_busy(port, stack):
-    """An open page, half an upload, another that is broken off, a question and a slow calculation that take a minute."""
+    """An open page, half an upload, a question and a slow calculation that take a minute; and clients that went away."""
     page, question = (stack.enter_context(closing(http.client.HTTPConnection("localhost", port))) for _ in range(2))
     white = upload(page, 255)
     page.request("POST", f"/api/jobs?run={NETWORK}&image={white}&method=rise")
@@ -36,8 +36,9 @@ def keep_busy(port, stack):
     question.request("GET", f"/api/predict?run={NETWORK}&image={white}")
     half = f"POST /api/upload HTTP/1.1\r\nHost: localhost:{port}\r\nContent-Length: 999\r\n\r\nabc".encode()
     stack.enter_context(socket.create_connection(("localhost", port))).sendall(half)
-    with socket.create_connection(("localhost", port)) as client:
-        client.sendall(half)
+    for begun in (half, f"GET /api/info HTTP/1.1\r\nHost: localhost:{port}\r\n\r\n".encode()):
+        with socket.create_connection(("localhost", port)) as client:
+            client.sendall(begun)
     time.sleep(0.3)  # until all of it is under way
 
 

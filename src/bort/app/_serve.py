@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import uvicorn
     from torch import Tensor
 
-_ENDING_SECONDS: Final = 2.5
+_ENDING_SECONDS: Final = 2.5  # that a calculation under way is waited for
 
 
 def serve(
@@ -142,7 +142,7 @@ class _ServerThread:
             pass
 
     def end(self) -> None:
-        """The port is free at once. A calculation under way is waited for only so long, and ends by itself."""
+        """The port is free at once. A calculation that takes long goes on and ends by itself."""
         self._server.should_exit = True
         self._finished.wait(_ENDING_SECONDS)
         self._listening.close()
@@ -171,9 +171,8 @@ def _server(
     from bort.app._connections import server_of
     from bort.app._server import create
 
-    threading.Thread(
-        target=explorer.prepare, name="bort-prepare", daemon=True
-    ).start()  # while the browser loads the page
+    # While the browser loads the page.
+    threading.Thread(target=explorer.prepare, name="bort-prepare", daemon=True).start()
     access = Access(hosts(address, listening.getsockname()[1]), token, in_frames=in_frames)
     return server_of(create(explorer, access))
 

@@ -45,9 +45,8 @@ def serve(
         from bort.subject import resolve_all
 
         runs = [run] if against is None else [run, against]
-        subjects = partial(
-            resolve_all, runs, look.details(runs), device=device, data_root=data_root
-        )  # read when the port is taken
+        # Read when the port is taken.
+        subjects = partial(resolve_all, runs, look.details(runs), device=device, data_root=data_root)
         app.serve(subjects, address=address, port=port, say=partial(print, flush=True))
 
 
@@ -65,8 +64,7 @@ def _ended_by_signals() -> Iterator[None]:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     sys.stdout.flush()
-    if any(thread is not threading.main_thread() for thread in threading.enumerate()):
-        os._exit(
-            status
-        )  # a calculation goes on, and torch may crash in it when the interpreter is taken down around it
+    if len(threading.enumerate()) > 1:
+        # A calculation goes on, in which torch may crash when the interpreter is taken down around it.
+        os._exit(status)
     sys.exit(status)
