@@ -14,7 +14,7 @@ from bort.app._slow_bodies import SlowBodies
 from tests.app.test_uploads import file, gradient
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def _soon(monkeypatch):
     """The server's patience is a moment."""
     monkeypatch.setattr(Connection, "request_seconds", 0.3)
@@ -49,11 +49,13 @@ def answer_of(client):
 UPLOAD = "POST /api/upload HTTP/1.1\r\nHost: HOST\r\nContent-Length: 5000\r\n\r\n"
 
 
+@pytest.mark.usefixtures("_soon")
 @pytest.mark.parametrize("begun", ["", "GET / HT", "GET / HTTP/1.1\r\nHost: HOST\r\nX-Slow: "])
 def test_a_header_that_does_not_come(connect, begun):
     assert answer_of(connect(begun)) == b""
 
 
+@pytest.mark.usefixtures("_soon")
 def test_a_second_header_that_does_not_come(connect):
     client = connect("HEAD /app.css HTTP/1.1\r\nHost: HOST\r\n\r\n")
     assert client.recv(65536).startswith(b"HTTP/1.1 ")
@@ -61,6 +63,7 @@ def test_a_second_header_that_does_not_come(connect):
     assert answer_of(client) == b""
 
 
+@pytest.mark.usefixtures("_soon")
 @pytest.mark.parametrize("sent", ["", "abc"])
 def test_a_body_that_does_not_come(connect, sent):
     head, _, body = answer_of(connect(UPLOAD + sent)).partition(b"\r\n\r\n")
@@ -69,6 +72,7 @@ def test_a_body_that_does_not_come(connect, sent):
     assert b"default-src 'none'" in head
 
 
+@pytest.mark.usefixtures("_soon")
 def test_a_body_that_trickles(connect):
     """Byte by byte, each before the limit."""
     client = connect(UPLOAD)
@@ -86,6 +90,7 @@ def test_a_body_that_trickles(connect):
     assert received.startswith(b"HTTP/1.1 408 ")
 
 
+@pytest.mark.usefixtures("_soon")
 def test_a_body_that_nobody_reads(connect):
     client = connect("HEAD /app.css HTTP/1.1\r\nHost: HOST\r\nContent-Length: 5000\r\n\r\nabc")
     assert client.recv(65536).startswith(b"HTTP/1.1 ")
@@ -101,6 +106,7 @@ def test_a_body_in_time(connect):
     assert b'"image":"upload-' in answer_of(client)
 
 
+@pytest.mark.usefixtures("_soon")
 def test_a_long_answer_is_no_slow_request(server, explorer, monkeypatch):
     """The limits are the client's, who has sent everything."""
 
