@@ -44,7 +44,7 @@ def stylesheet(runs: int = DIFFERENT) -> str:
     }
     light = variables | {f"run-{n}": colour(n) for n in range(runs)}
     dark = {f"run-{n}": colour(n, dark=True) for n in range(runs)}
-    return f":root {{ {_declared(light)} }}\n@media (prefers-color-scheme: dark) {{ :root {{ {_declared(dark)} }} }}\n"
+    return f":root {{ {_declared(light)} }}\n@media screen and (prefers-color-scheme: dark) {{ :root {{ {_declared(dark)} }} }}\n"
 
 
 @lru_cache

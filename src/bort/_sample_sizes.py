@@ -23,6 +23,8 @@ class SampleSizes:
     """k of SAT and of everything made from the most salient features"""
     pairs: int = 64
     """pairs of test images, for adversaries"""
+    tested: int = 1000
+    """test images for the accuracy"""
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():

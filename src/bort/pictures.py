@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = [
+    "BAD",
+    "GOOD",
     "GRID",
     "INK",
     "MUTED",
@@ -36,6 +38,7 @@ __all__ = [
     "enlarged",
     "grid",
     "heat",
+    "key",
     "legend",
     "normalised",
     "npy",
@@ -226,6 +229,8 @@ def coloured_groups(signals: Tensor, groups: Tensor, count: int) -> Picture:
 
 INK, MUTED, GRID = "#24292f", "#6b7280", "#d5dae0"
 """Colours of text, of labels and of grid lines. The report's page replaces them by its own, for dark paper."""
+GOOD, BAD = "#1a7f37", "#b3261e"
+"""Colours of what is right and of mistakes, replaced in the same way. A sign says it too: not everybody sees the colours."""
 
 _PIXELS_PER_INCH = 96.0
 
@@ -305,6 +310,15 @@ def sheet(rows: list[Row], side: int = 92) -> Figure:
 def legend(name: str) -> str:
     """A name for a legend. matplotlib leaves out names that begin with an underscore, so they get a space of no width."""
     return f"\u200b{name}" if name.startswith("_") else name
+
+
+def key(figure: Figure, cell: Axes) -> None:
+    """The legend of what is drawn in a panel: above all panels, in as many columns as its names leave room for."""
+    handles, labels = cell.get_legend_handles_labels()
+    if handles:
+        widest = 50 + 7 * max(len(label) for label in labels)  # pixels of a line, a gap and a name
+        columns = int(figure.get_figwidth() * _PIXELS_PER_INCH / widest)
+        figure.legend(handles, labels, loc="outside upper left", ncols=max(1, min(len(labels), columns)))
 
 
 def to_svg(figure: Figure, *, transparent: bool = True) -> str:

@@ -96,7 +96,10 @@ def _evidence(explorer: Explorer, state: PageState, own: RunState, export: RunEx
     if state.difference and run != first:
         k = min(state.tracked, MOST_TRACKED, explorer.channel_count(first, explorer.top(first)))
         of_sat = {"k": k, "threshold": state.threshold} if method == "sat" else {}
-        maps = {first: explorer.saliency.map(first, image, method, state.target, options=options, **of_sat), run: saliency}
+        maps = {
+            first: explorer.saliency.map(first, image, method, state.target, options=options, **of_sat),
+            run: saliency,
+        }
         less = explorer.saliency.difference(image, maps, state.strength, signed=signed)
         export.add("difference", f"{first} less {run} (gold: more in {first}, blue: more in {run})", less)
     export.facts |= {"options": options, "curves": curve}

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from bort import _html
-from bort.pictures import MUTED, colour, legend, panels, style, to_svg
+from bort.pictures import MUTED, colour, key, legend, panels, style, to_svg
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,7 +21,13 @@ _SCORE_NAMES: dict[object, str] = {"relative": "relative logit", "logit": "logit
 _PANEL = 270, 210
 
 
-def curves(evaluations: Mapping[str, Mapping[str, Evaluation]], score: Score = "relative") -> Figure:
+def curves(
+    evaluations: Mapping[str, Mapping[str, Evaluation]],
+    score: Score = "relative",
+    *,
+    columns: int = 3,
+    width: float = 810,
+) -> Figure:
     """Deletion (falls) and insertion (rises, dashed), the mean over the images that have a score: a panel a method, a colour
     a subject.
 
@@ -29,13 +35,14 @@ def curves(evaluations: Mapping[str, Mapping[str, Evaluation]], score: Score = "
         evaluations: by the subjects' names, what :func:`bort.measure.evaluate` returned for each. An empty name is not in the
             legend.
         score: which of the three.
+        columns, width: panels beside each other, and pixels of all of them.
     """
     methods = list(dict.fromkeys(method for one in evaluations.values() for method in one))
     if not methods:
         raise ValueError("no method was evaluated: there are no curves to draw")
-    columns = min(3, len(methods))
+    across = min(columns, len(methods))
     with style():
-        figure, axes = panels(math.ceil(len(methods) / columns), columns, *_PANEL)
+        figure, axes = panels(math.ceil(len(methods) / across), across, width / columns, _PANEL[1])
         cells = [cell for row in axes for cell in row]
         for cell, method in zip(cells, methods, strict=False):
             if cell is not cells[0]:
@@ -48,11 +55,9 @@ def curves(evaluations: Mapping[str, Mapping[str, Evaluation]], score: Score = "
             cell.remove()
         for cell in (row[0] for row in axes):
             cell.set_ylabel(_score_name(score))
-        for cell in cells[max(0, len(methods) - columns) : len(methods)]:
+        for cell in cells[max(0, len(methods) - across) : len(methods)]:
             cell.set_xlabel("% of the pixels")
-        handles, labels = cells[0].get_legend_handles_labels()
-        if handles:
-            figure.legend(handles, labels, loc="outside upper left", ncols=len(labels))
+        key(figure, cells[0])
     return figure
 
 

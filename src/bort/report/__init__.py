@@ -5,16 +5,20 @@ from bort.measure import curves
 from bort.report._figures import FIGURES, draw, resolve
 from bort.report._illustration import Illustration
 from bort.report._measured import Measured, measured
-from bort.report._page import Report, make, write
+from bort.report._report import Report, make, write
+from bort.report._verdict import Comparison, Estimate, Verdict
 from bort.subject import Missing
 
 __all__ = [
     "FIGURES",
+    "Comparison",
+    "Estimate",
     "Illustration",
     "Measured",
     "Missing",
     "Report",
     "SampleSizes",
+    "Verdict",
     "curves",
     "draw",
     "make",

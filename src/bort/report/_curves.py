@@ -3,52 +3,59 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 from bort import explain
 from bort.measure import curves, notes
-from bort.pictures import colour, legend, panels, style
+from bort.pictures import colour, key, legend, panels, style
+from bort.report import _marks
+from bort.report._illustration import WIDTH, Drawn
 from bort.report._measured import Measured, Say
-from bort.report._words import capital
+from bort.report._words import capital, plural
 from bort.subject import Missing
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+_FIELDS = (
+    ("loss", "training loss", 1.0),
+    ("test_loss", "test loss", 1.0),
+    ("accuracy", "% of the test images", 100.0),
+    ("residual", "residual", 1.0),
+)
+"""Of a record of an epoch: the field, its title, and the factor that it is shown with."""
 
 
-def training(subjects: list[Measured]) -> tuple[Figure, str]:
-    """Loss, accuracy and distance to the constraint, epoch by epoch (tab:mnist_cifar10)."""
+def training(subjects: list[Measured]) -> Drawn:
+    """Losses, accuracy and distance to the constraint, epoch by epoch (tab:mnist_cifar10)."""
     trained = [measured.subject for measured in subjects if measured.subject.history]
     if not trained:
         raise Missing("there is no record of a finished epoch")
     from matplotlib.ticker import MaxNLocator
 
-    shown = (("loss", "training loss", 1.0), ("accuracy", "% of the test images", 100.0), ("residual", "residual", 1.0))
     with style():
-        figure, (cells,) = panels(1, 3, 270, 220)
-        for cell, (key, title, factor) in zip(cells, shown, strict=True):
+        figure, axes = panels(2, 2, WIDTH / 2, 180)
+        cells = [cell for row in axes for cell in row]
+        for cell, (field, title, factor) in zip(cells, _FIELDS, strict=True):
             for number, measured in enumerate(subjects):
-                points = [(r["epoch"], factor * r[key]) for r in measured.subject.history if r.get(key) is not None]
+                points = [(r["epoch"], factor * r[field]) for r in measured.subject.history if r.get(field) is not None]
                 if points:
                     epochs, values = zip(*points, strict=True)
                     marker = "o" if len(points) == 1 else None
                     cell.plot(epochs, values, color=colour(number), marker=marker, label=legend(measured.name))
             cell.set_title(title)
             cell.set_xlabel("epoch")
-            cell.xaxis.set_major_locator(MaxNLocator(6, integer=True))
-        cells[0].set_ylim(bottom=0)
-        cells[2].set_ylim(bottom=0)
-        cells[0].legend()
+            cell.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+            if field != "accuracy":
+                cell.set_ylim(bottom=0)
+        key(figure, cells[0])
     ends = [
-        f"{s.name} ends at {s.history[-1]['accuracy']:.2%} and residual {s.history[-1]['residual']:.3f}"
+        f"{s.name} ends after {plural(len(s.history), 'epoch')} at {s.history[-1]['accuracy']:.2%} of all test images and "
+        f"residual {s.history[-1]['residual']:.3f}"
         for s in trained
         if s.history[-1].keys() >= {"accuracy", "residual"}
     ]
     look = "The residual is the largest distance of a layer to the constraint, 0 on it."
-    return figure, f"{look} {'; '.join(ends)}." if ends else look
+    return Drawn(figure, f"{look} {'; '.join(ends)}." if ends else look)
 
 
-def deletion(subjects: list[Measured], say: Say | None = None) -> tuple[Figure, str]:
+def deletion(subjects: list[Measured], say: Say | None = None) -> Drawn:
     """The curves behind tab:insertion_deletion."""
     evaluations = {subject.name: subject.evaluate(explain.names(), say) for subject in subjects}
     words = []
@@ -58,11 +65,14 @@ def deletion(subjects: list[Measured], say: Say | None = None) -> tuple[Figure, 
         if finite:
             best = max(finite, key=lambda method: finite[method])
             words.append(f"for {name} insertion less deletion is largest with {best} ({finite[best]:.2f})")
+    first = subjects[0]
+    count = len(first.images(first.sizes.evaluated))
     look = (
         "The class's logit, relative to the clean image's, as the most salient pixels are taken away (solid: should fall "
-        "early) or put into an empty image (dashed: should rise early). "
+        f"early) or put into an empty image (dashed: should rise early). Mean over {plural(count, 'test image')}. "
         f"{capital('; '.join(words) or 'no area is a number')}."
     )
     for name, methods in evaluations.items():
         look += "".join(f" {name}: {sentence}" for sentence in notes(methods))
-    return curves(evaluations), look
+    addresses = _marks.addresses(first, range(min(count, first.sizes.shown)), "view=evidence")
+    return Drawn(curves(evaluations, columns=2, width=WIDTH), look, addresses)

@@ -4,13 +4,35 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from html import escape
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from bort import _html
 from bort.pictures import to_svg
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+WIDTH: Final = 460
+"""Pixels of every figure. A phone shows it in about 350 points, and so letters of 9 points in 9."""
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where the explorer shows what a figure shows."""
+
+    words: str
+    query: str
+    """Behind the explorer's own address: "?view=inside&image=test-3"."""
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """What the function of a figure returns."""
+
+    figure: Figure
+    look: str
+    """What to look for, with these subjects' own numbers."""
+    addresses: tuple[Address, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -19,12 +41,13 @@ class Illustration:
     """Of its files, and its anchor on the page."""
     title: str
     paper: str
-    """The figure or table of the paper that it repeats, or the section that it belongs to."""
+    """The figure, table or section of the paper that it belongs to: "Paper, figure 4"."""
     look: str
     """What to look for, with these subjects' own numbers."""
     alt: str
     """What the figure shows, for those who do not see it."""
     figure: Figure
+    addresses: tuple[Address, ...] = ()
 
     def _repr_html_(self) -> str:
         image = _html.image(to_svg(self.figure, transparent=False).encode(), "svg+xml", self.alt)

@@ -2,144 +2,156 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
-
 import torch
-from torch import Tensor
 
 from bort import explain, invert
 from bort._defaults import CLUSTERS
-from bort.pictures import Picture, Row, coloured_groups, overlay, picture, sheet, signal
+from bort.pictures import BAD, GOOD, MUTED, colour, coloured_groups, overlay, picture, signal
+from bort.report import _marks
+from bort.report._illustration import Address, Drawn
 from bort.report._measured import Measured, Say
-from bort.report._words import capital, listed, percent
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from bort.report._sheet import COLUMNS, Cell, Row, Words, sheet
+from bort.report._words import listed, percent, plural
 
 
-def reconstruction(subjects: list[Measured]) -> tuple[Figure, str]:
+def reconstruction(subjects: list[Measured]) -> Drawn:
     """fig:2_1_recon: g of the top layer's whole map."""
-    rows, means = [_inputs(subjects[0])], {}
-    for subject in subjects:
-        row, means[subject.name] = _traced_back(subject, None)
-        rows.append(row)
+    rows, means = _traced_back(subjects, {subject.name: None for subject in subjects})
     layers = " and ".join(dict.fromkeys(subject.layer for subject in subjects))
     look = (
         f"Each image, traced back from the map of {layers}; under it the correlation with the input. Mean over "
-        f"{_count(subjects)} test images: {listed(means)}."
+        f"{_measured_images(subjects)}: {listed(means)}. {_marks.about_mistakes(subjects, _shown(subjects[0]))}"
     )
-    return sheet(rows), look
+    return Drawn(sheet(rows), look, _addresses(subjects[0], "view=inside"))
 
 
-def features(subjects: list[Measured]) -> tuple[Figure, str]:
+def features(subjects: list[Measured]) -> Drawn:
     """fig:3_1_topk64_recon: from the most salient features alone, binarised."""
-    rows, means = [_inputs(subjects[0])], {}
-    for subject in subjects:
-        row, mean = _traced_back(subject, subject.features)
-        means[f"{subject.name} ({subject.features} of {subject.channels} channels)"] = mean
-        rows.append(row)
+    rows, means = _traced_back(subjects, {subject.name: subject.features for subject in subjects})
+    channels = {s.name: f"{s.features} of {s.channels}" for s in subjects}
     look = (
-        "Only the strongest channels count, each as a single 1 at its strongest place. Correlation with the input, mean "
-        f"over {_count(subjects)} images: {listed(means)}."
+        f"Only the strongest channels count ({listed(channels)}), each as a single 1 at its strongest place. Correlation "
+        f"with the input, mean over {_measured_images(subjects)}: {listed(means)}."
     )
-    return sheet(rows), look
+    return Drawn(sheet(rows), look, _addresses(subjects[0], "view=inside&part=k"))
 
 
-def _inputs(subject: Measured) -> Row:
-    return "input", _pictures(subject.pixels(subject.sizes.shown))
+def _traced_back(subjects: list[Measured], k: dict[str, int | None]) -> tuple[list[Row], dict[str, float]]:
+    """Inputs above reconstructions with their correlations; and the means of these over all measured images."""
+    count, means = _shown(subjects[0]), {}
+    rows = [_marks.inputs(subjects[0], range(count), "input")]
+    for number, subject in enumerate(subjects):
+        made, lines = subject.reconstructions(k[subject.name]), _marks.mistakes(subject, count)
+        means[subject.name] = made.correlations.mean().item()
+        shown = zip(made.signals, made.correlations.tolist(), lines, strict=False)
+        cells = [Cell(signal(s), (Words(f"{c:.2f}"), *line)) for s, c, line in shown]
+        rows.append(Row(subject.name, cells, colour(number)))
+    return rows, means
 
 
-def _pictures(pixels: Iterable[Tensor]) -> list[tuple[Picture, str]]:
-    return [(picture(image), "") for image in pixels]
+def _measured_images(subjects: list[Measured]) -> str:
+    """How many; there may be fewer than asked for."""
+    return plural(len(subjects[0].images(subjects[0].sizes.measured)), "test image")
 
 
-def _traced_back(subject: Measured, k: int | None) -> tuple[Row, float]:
-    """Reconstructions from the top map or its k most salient channels, with their correlations; and the mean of these."""
-    x = subject.images(subject.sizes.measured)
-    back = invert.reconstruct(subject.model, x, subject.layer, k)
-    correlations = invert.correlation(back, x).tolist()
-    shown = zip(back[: subject.sizes.shown], correlations, strict=False)
-    return (subject.name, [(signal(s), f"{c:.2f}") for s, c in shown]), sum(correlations) / len(correlations)
+def _shown(subject: Measured) -> int:
+    return len(subject.images(subject.sizes.shown))
 
 
-def _count(subjects: list[Measured]) -> int:
-    """How many images were measured; there may be fewer than asked for."""
-    return len(subjects[-1].images(subjects[-1].sizes.measured))
+def _addresses(subject: Measured, query: str) -> tuple[Address, ...]:
+    return _marks.addresses(subject, range(_shown(subject)), query)
 
 
-def saliency(subjects: list[Measured], say: Say | None = None) -> tuple[Figure, str]:
-    """fig:2_2_saliency, all methods."""
+def saliency(subjects: list[Measured], say: Say | None = None) -> Drawn:
+    """fig:2_2_saliency, all methods: a row a method, the runs beside each other for each image."""
     first, methods = subjects[0], explain.names()
-    count = min(first.sizes.shown, 4, first.sizes.evaluated)
+    count = min(max(1, COLUMNS // len(subjects)), first.sizes.shown, first.sizes.evaluated)
     count = min(count, len(first.images(count)))
-    maps = {s.name: [(name, e.maps) for name, e in s.evaluate(methods, say).items()] for s in subjects}
-    pixels = {s.name: s.pixels(count) for s in subjects}
-    predictions = {s.name: s.predictions(count) for s in subjects}
-    rows: list[Row] = []
-    for n in range(count):
-        for subject in subjects:
-            image = pixels[subject.name][n]
-            row = [(picture(image), f"“{subject.view.name(int(predictions[subject.name][n]))}”")]
-            row += [(overlay(image, of[n]), method if n == 0 else "") for method, of in maps[subject.name]]
-            rows.append((subject.name, row))
+    maps = [{name: e.maps for name, e in subject.evaluate(methods, say).items()} for subject in subjects]
+    pixels = [subject.pixels(count) for subject in subjects]
+    columns = [(n, number) for n in range(count) for number in range(len(subjects))]
+    predictions = [subject.predictions(count).tolist() for subject in subjects]
+    heads = []
+    for n, number in columns:
+        subject = subjects[number]
+        lines = (
+            Words(f"■ {subject.name}", colour(number)),
+            _marks.of_prediction(subject, predictions[number][n], int(subject.labels(count)[n])),
+        )
+        heads.append(Cell(picture(pixels[number][n]), lines))
+    rows = [Row("input, and what each network takes it for", heads)]
+    rows += [
+        Row(method, [Cell(overlay(pixels[number][n], maps[number][method][n])) for n, number in columns])
+        for method in methods
+    ]
     k = listed({s.name: str(s.features) for s in subjects})
     look = (
-        f"Bright: what counts for the class that the network names under the image (SAT, k: {k}: what excites its top "
-        "layer, whatever the class). Whether bright pixels are the ones that matter is measured below."
+        f"Bright: what counts for the class that the network names under the image (sat, k: {k}: what excites its top "
+        f"layer, whatever the class). {plural(count, 'test image')}; whether bright pixels are the ones that matter is "
+        "measured by deletion and insertion."
     )
-    for subject in subjects:
-        look += "".join(f" {subject.name}: {words}" for words in explain.about_constant(dict(maps[subject.name])))
-    if len(subjects) > 1:
-        classes = torch.stack([p.cpu() for p in predictions.values()])
-        agree = int((classes == classes[0]).all(dim=0).sum())
-        look += f" The networks name the same class for {agree} of {count}."
-    return sheet(rows), look
+    for subject, own in zip(subjects, maps, strict=True):
+        look += "".join(f" {subject.name}: {words}" for words in explain.about_constant(own))
+    return Drawn(sheet(rows, max(COLUMNS, len(subjects))), look, _marks.addresses(first, range(count), "view=evidence"))
 
 
-def clusters(subjects: list[Measured], groups: int = CLUSTERS) -> tuple[Figure, str]:
+def clusters(subjects: list[Measured], groups: int = CLUSTERS) -> Drawn:
     """fig:3_2_topk64_decom: the signals of the salient channels, in groups."""
-    rows, largest = [_inputs(subjects[0])], {}
-    for subject in subjects:
+    shown, largest = _shown(subjects[0]), {}
+    rows = [_marks.inputs(subjects[0], range(shown), "input")]
+    for number, subject in enumerate(subjects):
         k, count = subject.features, min(groups, subject.features)
-        x = subject.images(subject.sizes.shown)
-        parts = invert.decompose(subject.model, x, subject.layer, k, clusters=count)
+        parts = invert.decompose(subject.model, subject.images(shown), subject.layer, k, clusters=count)
         assert parts.clusters is not None
         sizes = torch.stack([(parts.clusters == group).sum(dim=1) for group in range(count)]).float().amax(dim=0)
         largest[f"{subject.name} ({k} channels, {count} groups)"] = f"{sizes.mean() / k:.0%}"
         coloured = (coloured_groups(s, c, count) for s, c in zip(parts.signals, parts.clusters, strict=True))
-        rows.append((subject.name, [(image, "") for image in coloured]))
+        cells = [Cell(image, line) for image, line in zip(coloured, _marks.mistakes(subject, shown), strict=True)]
+        rows.append(Row(subject.name, cells, colour(number)))
     look = (
         "The signals of the most salient channels, put in groups by K-Means on their shapes, a colour a group: look whether "
-        f"a colour is one part of the image. The largest group has on average, {listed(largest)} of them."
+        f"a colour is one part of the image. The largest group has on average over {plural(shown, 'image')}, "
+        f"{listed(largest)} of the channels."
     )
-    return sheet(rows), look
+    return Drawn(sheet(rows), look, _addresses(subjects[0], "view=inside&clusters=1"))
 
 
-def adversaries(subjects: list[Measured]) -> tuple[Figure, str]:
+def adversaries(subjects: list[Measured]) -> Drawn:
     """fig:3_3_adversary, with the class that the network predicts for each."""
     first = subjects[0]
-    sources, targets = map(list, first.pairs)
-    count = min(first.sizes.shown, len(sources))
-    pixels = first.pixels(first.sizes.pairs)
-    rows: list[Row] = [
-        ("source", _pictures(pixels[sources[:count]])),
-        ("target", _pictures(pixels[targets[:count]])),
-    ]
+    pairs = first.pairs
+    sources, targets = (side[: first.sizes.shown] for side in pairs)
+    count = len(sources)
+    rows = [_marks.inputs(first, sources, "source"), _marks.inputs(first, targets, "target")]
     words = []
-    for subject in subjects:
-        x = subject.images(subject.sizes.pairs)
-        synthesis = invert.synthesize(subject.model, x[sources], x[targets], subject.layer, subject.features)
-        names = [subject.view.name(int(label)) for label in synthesis.image_verdicts[:count]]
-        images = subject.view.pixels(synthesis.images[:count])
-        rows.append((subject.name, [(picture(p), f"“{name}”") for p, name in zip(images, names, strict=True)]))
+    for number, subject in enumerate(subjects):
+        made = subject.adversaries(pairs)
+        images = subject.view.pixels(made.images[:count])
+        answers = zip(
+            made.image_verdicts.tolist(), made.source_classes.tolist(), made.target_classes.tolist(), strict=True
+        )
+        lines = [_answer(subject, *answer) for answer in answers]
+        cells = [Cell(picture(image), (line,)) for image, line in zip(images, lines, strict=False)]
+        rows.append(Row(subject.name, cells, colour(number)))
         words.append(
-            f"of the {synthesis.pairs} pairs that {subject.name} tells apart, it takes {percent(synthesis.image_success)} of "
-            f"the images and {percent(synthesis.map_success)} of the transplanted maps for what it says of the target; "
-            f"correlation with the source {synthesis.source_similarity.mean():.2f}"
+            f"of the {made.pairs} pairs that {subject.name} tells apart, it takes {percent(made.image_success)} of "
+            f"the images and {percent(made.map_success)} of the transplanted maps for what it says of the target; "
+            f"correlation with the source {made.source_similarity.mean():.2f}"
         )
     look = (
-        "Made to look like the source and to be taken for the target; under each what the network says. "
-        f"{capital('; '.join(words))}."
+        "Made to look like the source and to be taken for the target; under each what the network says, ✓ where that is what "
+        f"it says of the target. {plural(len(pairs[0]), 'pair')}: {'; '.join(words)}."
     )
-    return sheet(rows), look
+    places = tuple(
+        Address(f"test-{s} → test-{t}", f"?view=transplant&image=test-{s}&other=test-{t}")
+        for s, t in zip(sources, targets, strict=True)
+    )
+    return Drawn(sheet(rows), look, places)
+
+
+def _answer(subject: Measured, verdict: int, source: int, target: int) -> Words:
+    """What is said of an adversary. Nothing can be shown with a pair that the network does not tell apart."""
+    name = subject.view.name(verdict)
+    if source == target:
+        return Words(name, MUTED)
+    return Words(f"✓ {name}", GOOD) if verdict == target else Words(f"✗ {name}", BAD)

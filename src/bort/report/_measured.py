@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
@@ -19,10 +20,23 @@ from bort.subject import ImageSet, Missing, Subject
 Say = Callable[[str, int, int], None]
 """Called with (what, done, total) as slow work goes on."""
 
-
 _FIRST_OF_0_1_0: Final = 32
 FIRST: Final = SampleSizes.measured
 """The order of test images begins with so many that are spread evenly over all of them."""
+
+
+@dataclass(frozen=True)
+class Reconstructions:
+    """What a network makes of its top map, for the first test images."""
+
+    signals: Tensor
+    """(shown, C, H, W)"""
+    correlations: Tensor
+    """(measured,): with the input."""
+
+
+Pairs = tuple[tuple[int, ...], tuple[int, ...]]
+"""The numbers of test images: sources, and the target of each."""
 
 
 class Measured:
@@ -33,6 +47,13 @@ class Measured:
         self.subject, self.sizes, self._beside = subject, sizes or SampleSizes(), beside
         self.name, self.model = subject.name, subject.model
         self._evaluations: dict[str, measure.Evaluation] = {}
+        self._reconstructions: dict[int | None, Reconstructions] = {}
+        self._adversaries: dict[Pairs, invert.Synthesis] = {}
+
+    @property
+    def first(self) -> Measured:
+        """The subject whose images, order and pairs are those of all."""
+        return self._beside or self
 
     @property
     def view(self) -> View:
@@ -84,7 +105,17 @@ class Measured:
 
     def predictions(self, count: int) -> Tensor:
         """(N,): the classes that the network predicts for the first test images."""
-        return classes_of(self.model, self.images(count), None)
+        return classes_of(self.model, self.images(count), None).cpu()
+
+    @cached_property
+    def answers(self) -> Tensor:
+        """(tested,): 1 for a test image whose class the network predicts, 0 for a mistake, -1 where its class is not known.
+        Spread evenly over the test set, and not in the order of :meth:`images`."""
+        images, labels = self.subject.test_images(self.sizes.tested)
+        if (labels < 0).all():
+            raise Missing("the classes of the test images are not known")
+        is_right = classes_of(self.model, images, None).cpu() == labels.cpu()
+        return torch.where(labels.cpu() < 0, -1, is_right.long())
 
     @cached_property
     def layer(self) -> str:
@@ -123,23 +154,33 @@ class Measured:
     def grams(self) -> dict[str, measure.Gram]:
         return measure.gram(self.model, smaller=True)
 
+    def reconstructions(self, k: int | None = None) -> Reconstructions:
+        """From the whole top map, or from its k most salient channels."""
+        if k not in self._reconstructions:
+            x = self.images(self.sizes.measured)
+            back = invert.reconstruct(self.model, x, self.layer, k)
+            signals = back[: self.sizes.shown].cpu()
+            self._reconstructions[k] = Reconstructions(signals, invert.correlation(back, x).double().cpu())
+        return self._reconstructions[k]
+
     @cached_property
-    def pairs(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """The numbers of test images: sources, and the target of each. Each image with one half the list further on, or the
-        next after that, where the two are of different classes."""
+    def pairs(self) -> Pairs:
+        """Each of the first test images with the next one that is of another class, or may be."""
         labels = self.labels(self.sizes.pairs).tolist()
-        if -1 in labels:  # classes that are not known: what the network says of them
-            labels = self.predictions(self.sizes.pairs).tolist()
-        count, found = len(labels), []
-        for source in range(count):
-            target = (source + count // 2) % count
-            if labels[source] == labels[target]:
-                target = (target + 1) % count
-            if labels[source] != labels[target]:
-                found.append((source, target))
-        if not found:
+        if -1 in labels:  # pairs that a network does not tell apart are not counted, so any other image will do
+            labels = list(range(len(labels)))
+        pairs = list(_with_the_next_other(labels))
+        if not pairs:
             raise Missing("adversaries need test images of two classes")
-        return tuple(source for source, _ in found), tuple(target for _, target in found)
+        return tuple(source for source, _ in pairs), tuple(target for _, target in pairs)
+
+    def adversaries(self, pairs: Pairs) -> invert.Synthesis:
+        """The targets' features at the sources' places."""
+        if pairs not in self._adversaries:
+            x = self.images(self.sizes.pairs)
+            sources, targets = map(list, pairs)
+            self._adversaries[pairs] = invert.synthesize(self.model, x[sources], x[targets], self.layer, self.features)
+        return self._adversaries[pairs]
 
     def evaluate(self, methods: Sequence[str], say: Say | None = None) -> dict[str, measure.Evaluation]:
         """Maps, deletion and insertion of these methods, in their order. Each method is computed once, whichever others it is
@@ -197,3 +238,13 @@ def _classes_in_turn(labels: Tensor) -> Tensor:
         turns.append((seen.get(label, 0), label, index))
         seen[label] = seen.get(label, 0) + 1
     return torch.tensor([index for _, _, index in sorted(turns)], dtype=torch.long)
+
+
+def _with_the_next_other(labels: list[int]) -> Iterator[tuple[int, int]]:
+    """(place, the next place where the label is another one), round the list."""
+    count = len(labels)
+    for source in range(count):
+        places = ((source + step) % count for step in range(1, count))
+        target = next((place for place in places if labels[place] != labels[source]), None)
+        if target is not None:
+            yield source, target

@@ -5,13 +5,35 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+from bort.report._intervals import Interval
+
 
 def number(value: float | None) -> str:
-    return "not measured" if value is None or not math.isfinite(value) else f"{value:.2f}"
+    return "not measured" if value is None or not math.isfinite(value) else f"{value:.2f}".replace("-", "−")
 
 
 def percent(value: float) -> str:
     return "none (not defined)" if math.isnan(value) else f"{value:.0%}"
+
+
+def part_in_percent(value: float) -> str:
+    """ "96.5%" """
+    return f"{value:.1%}"
+
+
+def span(interval: Interval, *, percent: bool = False, signed: bool = False) -> str:
+    """ "95.2 … 97.5%", "+0.06 … +0.10". Differences of narrow intervals get a place more: their sign is what is looked at."""
+    factor, unit = (100, "" if signed else "%") if percent else (1, "")
+    is_narrow = factor * (interval.high - interval.low) < (5 if percent else 0.1)
+    places = (1 if percent else 2) + (is_narrow and signed)
+    sign = "+" if signed else ""
+    ends = (f"{factor * end:{sign}.{places}f}" for end in (interval.low, interval.high))
+    return f"{' … '.join(ends)}{unit}".replace("-", "−")
+
+
+def plural(count: int, what: str) -> str:
+    """ "1,000 images" """
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def listed(values: Mapping[str, float | str | None]) -> str:

@@ -12,5 +12,17 @@ from bort.subject._image_set import ImageSet
 from bort.subject._models import Images, of_models
 from bort.subject._resolve import Details, resolve, resolve_all
 from bort.subject._subject import Examples, Missing, Subject
+from bort.subject._training import Training
 
-__all__ = ["Details", "Examples", "ImageSet", "Images", "Missing", "Subject", "of_models", "resolve", "resolve_all"]
+__all__ = [
+    "Details",
+    "Examples",
+    "ImageSet",
+    "Images",
+    "Missing",
+    "Subject",
+    "Training",
+    "of_models",
+    "resolve",
+    "resolve_all",
+]

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from bort.data import View
 from bort.subject._image_set import ImageSet, InMemory
+from bort.subject._training import Training, training_of
 
 if TYPE_CHECKING:
     from bort.data import ImageData
@@ -52,6 +53,8 @@ class Subject:
     """On the test images, from 0 to 1."""
     multi_label: bool = False
     """Whether an image may have several classes: probabilities are then sigmoids of the single logits."""
+    training: Training | None = None
+    """Whether it was trained with the constraint, and where that draws its singular values; None if that is not known."""
 
     @classmethod
     def of_run(
@@ -95,6 +98,7 @@ class Subject:
             data=run.recipe.data.name,
             recipe=run.recipe.name,
             facts=_facts(run),
+            training=training_of(run),
             history=tuple(run.history),
             accuracy=run.accuracy,
         )
