@@ -31,7 +31,7 @@ def test_the_numbers_are_the_subjects_own(measured):
         assert f"{subject.name} {np.mean(ratios):.2f}" in looks["ratio"]
         audit = measure.audit(subject.model)
         low, high = min(layer.sigma[0] for layer in audit), max(layer.sigma[1] for layer in audit)
-        assert f"{subject.name}: {low:.2f} to {high:.2f}" in looks["sigma"]
+        assert f"{subject.name}: {low:.2f} to {high:.2f} over 6 layers" in looks["sigma"]
         assert f"{subject.subject.accuracy:.2%}" in looks["training"]
 
 
@@ -45,7 +45,9 @@ def test_every_figure_has_its_names():
     papers = [kind.paper for kind in FIGURES.values()]
     assert len(papers) == len(set(papers))
     for name, kind in FIGURES.items():
-        assert resolve(name) == resolve(kind.paper) == resolve(kind.paper.removeprefix("fig:")) == name
+        aliases = (name, kind.label, kind.label.removeprefix("fig:"), kind.paper, kind.paper.removeprefix("Paper, "))
+        assert {resolve(alias) for alias in aliases} == {name}
+    assert resolve("fig:2_1_recon") == resolve("figure 4") == "reconstruction"
 
 
 def test_an_unknown_figure_names_those_near_it():
@@ -94,6 +96,7 @@ def test_curves_by_any_score(measured):
 def test_fewer_evaluated_than_shown(subjects):
     figure = draw("saliency", subjects[:1], sizes=replace(SMALL, evaluated=1)).figure
     assert len(figure.axes) == 7, "one image and six maps"
+    assert {text.get_text() for text in figure.texts} >= {"cam", "sat", "rise"}
 
 
 @pytest.mark.parametrize("name", ["cost$\\alpha$x", "a$\\bad$", "_run", "a#24292f", 'x id="y" z', "<b>&"])

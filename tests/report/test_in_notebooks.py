@@ -20,7 +20,7 @@ def test_the_page_is_in_a_frame(report):
     shown = report._repr_html_()
     (inside,) = re.findall(r'srcdoc="([^"]*)"', shown)
     assert unescape(inside).replace('\n<base href="about:srcdoc">', "") == report.page
-    words = f"report of {len(report.page) / 1000:,.0f} kB with gram, sigma; left out: training, ratio"
+    words = f"report of {len(report.page) / 1000:,.0f} kB with gram, sigma; left out: reconstruction, features"
     assert f"<p>R{words[1:]}" in shown
     assert repr(report).startswith(f"<{words}")
 
@@ -54,4 +54,4 @@ def test_a_figure(report):
     shown = report.illustrations[0]._repr_html_()
     assert "<h4>Gram matrices</h4>" in shown
     assert shown.count('src="data:image/svg+xml') == 1
-    assert "&lt;plain&gt;: root mean square distance" in shown
+    assert "&lt;plain&gt; (2 layers, 10 entries on the diagonal, 58 off it): root mean square distance" in shown

@@ -8,6 +8,7 @@ from bort import explain
 from bort.data import View
 from bort.report import Measured, Missing, SampleSizes
 from bort.subject import Subject, of_models
+from bort.subject._image_set import InMemory
 from tests.report.sizes import SMALL
 
 
@@ -109,6 +110,50 @@ def test_images_are_read_when_they_are_needed():
     (subject,) = of_models(Counting(), images)
     Measured(subject).images(64)
     assert len(images.read) == 64
+
+
+def test_the_images_of_two_subjects_are_in_the_order_of_the_first():
+    """The second one knows no classes, and asks for fewer images."""
+    images, labels = torch.rand(300, 1, 2, 2), torch.arange(300) % 7
+    first, second = (
+        Subject("some", Counting(), examples=InMemory(images, own)) for own in (labels, torch.full_like(labels, -1))
+    )
+    before = Measured(first, SampleSizes(measured=100))
+    assert torch.equal(before.images(80), Measured(second, SampleSizes(measured=80), before).images(80))
+
+
+def test_answers():
+    """1 right, 0 wrong, -1 not known: of a network that always says class 1."""
+
+    def some(count):
+        return torch.zeros(5, 1, 8, 8)[:count], torch.tensor([1, 0, -1, 1, 2])[:count]
+
+    model = Counting()
+    nn.init.zeros_(model.head.weight)
+    model.head.bias.data = torch.tensor([0.0, 1.0, 0.0])
+    subject = Subject("one", model, examples=some)
+    assert Measured(subject).answers.tolist() == [1, 0, -1, 1, 0]
+    assert Measured(subject, SampleSizes(tested=2)).answers.tolist() == [1, 0]
+    unknown = Subject("one", model, examples=lambda count: (some(5)[0], torch.full((5,), -1)))
+    with pytest.raises(Missing, match="the classes of the test images are not known"):
+        _ = Measured(unknown).answers
+
+
+@pytest.mark.parametrize("labels", [[0, 1, 2, 0], [0, 0, 0, 1], [3, 3, 3, 3, 1, 2]])
+def test_the_target_of_a_pair_is_the_next_image_of_another_class(labels):
+    images = torch.rand(len(labels), 1, 8, 8)
+    measured = Measured(Subject("some", Counting(), examples=lambda _: (images, torch.tensor(labels))))
+    ordered = measured.labels(len(labels)).tolist()
+    sources, targets = measured.pairs
+    assert sources == tuple(range(len(labels)))
+    for source, target in zip(sources, targets, strict=True):
+        passed = [ordered[(source + step) % len(ordered)] for step in range((target - source) % len(ordered))]
+        assert set(passed) == {ordered[source]} != {ordered[target]}
+
+
+def test_pairs_of_images_whose_classes_are_not_known():
+    measured = Measured(Subject("some", Counting(), examples=lambda _: (torch.rand(3, 1, 8, 8), torch.full((3,), -1))))
+    assert measured.pairs == ((0, 1, 2), (1, 2, 0))
 
 
 def test_the_mode_of_the_model_does_not_matter(measured):

@@ -9,10 +9,9 @@ from typing import Final, Literal
 import torch
 from torch import Tensor
 
-from bort import explain
 from bort.report import _intervals
 from bort.report._intervals import Interval
-from bort.report._measured import Measured
+from bort.report._measured import Measured, shared_methods
 
 End = Literal["deletion", "insertion"]
 ENDS: Final[tuple[End, ...]] = ("deletion", "insertion")
@@ -42,7 +41,7 @@ class AreaComparison:
 
 def compare_areas(base: Measured, other: Measured) -> list[AreaComparison]:
     """Each method, and deletion and insertion of each."""
-    return [_compare(base, other, method, end) for method in explain.names() for end in ENDS]
+    return [_compare(base, other, method, end) for method in shared_methods([base, other]) for end in ENDS]
 
 
 def _compare(base: Measured, other: Measured, method: str, end: End) -> AreaComparison:

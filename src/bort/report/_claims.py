@@ -11,14 +11,13 @@ from typing import Final, Protocol
 import torch
 from torch import Tensor
 
-from bort import explain
 from bort.measure import LayerAudit
 from bort.report import _intervals
 from bort.report._areas import compare_areas, gaps
 from bort.report._intervals import Interval
-from bort.report._measured import Measured
+from bort.report._measured import Measured, shared_methods
 from bort.report._paper import in_paper
-from bort.report._verdict import Comparison, Estimate, outcome_of
+from bort.report._verdict import Comparison, Estimate, Outcome, outcome_of
 from bort.report._words import number, part_in_percent, plural, span
 from bort.subject import Missing
 
@@ -45,7 +44,7 @@ class OverImages:
     paper: str
     sample: Callable[[Measured], Tensor]
     """(N,): a number an image, nan where there is none; 1 or 0 if ``is_part``."""
-    of: str = "test image"
+    of: str = "image"
     is_part: bool = False
     margin: float = 0.0
     """By how much the other's value may be smaller."""
@@ -62,7 +61,9 @@ class OverImages:
         return Estimate(value, interval, len(values), shown, (*lines, f"n = {plural(len(values), self.of)}"))
 
     def compare(self, base: Measured, other: Measured) -> Comparison | None:
-        before, after = self.sample(base), self.sample(other)
+        return self._compare(base, other, self.sample(base), self.sample(other))
+
+    def _compare(self, base: Measured, other: Measured, before: Tensor, after: Tensor) -> Comparison | None:
         if len(before) != len(after):
             return None
         both = ~(before.isnan() | after.isnan())
@@ -92,12 +93,15 @@ class OverMethods(OverImages):
     """Deletion and insertion of all methods: the claim is that most of them are better."""
 
     def compare(self, base: Measured, other: Measured) -> Comparison | None:
-        compared = super().compare(base, other)
+        methods = shared_methods([base, other])
+        compared = self._compare(base, other, gaps(base, methods), gaps(other, methods))
         if compared is None:
             return None
         areas = compare_areas(base, other)
         better, worse = (sum(area.is_better is wanted for area in areas) for wanted in (True, False))
-        outcome = "held" if 2 * better > len(areas) else "did not hold" if 2 * worse > len(areas) else "not decided"
+        outcome: Outcome = (
+            "held" if 2 * better > len(areas) else "did not hold" if 2 * worse > len(areas) else "not decided"
+        )
         words = f"better in {better} of {len(areas)}, worse in {worse}"
         return replace(compared, outcome=outcome, details=(words, *compared.details))
 
@@ -119,10 +123,8 @@ class OverLayers:
         if not values:
             raise Missing(f"{subject.name} has no layers of which it can be measured")
         value = self.middle(values)
-        n = plural(len(values), "layer") + (
-            "" if self.images is None else f", {plural(self.images(subject), 'test image')}"
-        )
-        ends = f"layers from {number(min(values))} to {number(max(values))}"
+        n = plural(len(values), "layer") + ("" if self.images is None else f", {plural(self.images(subject), 'image')}")
+        ends = f"from {number(min(values))} to {number(max(values))}"
         return Estimate(value, None, len(values), number(value), (ends, f"n = {n}"))
 
     def compare(self, base: Measured, other: Measured) -> Comparison | None:
@@ -133,7 +135,7 @@ class OverLayers:
         smaller = sum(after[name] < before[name] for name in shared)
         interval = _intervals.part(smaller, len(shared))
         difference = self.middle([after[name] for name in shared]) - self.middle([before[name] for name in shared])
-        details = (f"smaller in {smaller} of {plural(len(shared), 'layer')}", f"({span(interval, percent=True)})")
+        details = (f"smaller in {smaller} of {plural(len(shared), 'layer')}", f"that is {span(interval, percent=True)}")
         outcome = outcome_of(interval, 0.5)
         return Comparison(other.name, base.name, difference, interval, len(shared), outcome, details)
 
@@ -145,6 +147,12 @@ def _finite(values: Tensor) -> Tensor:
 def _answers(subject: Measured) -> Tensor:
     answers = subject.answers.double()
     return answers.where(answers >= 0, torch.nan)
+
+
+def _sat(subject: Measured) -> str:
+    """The name of the method; Missing if the network has no map."""
+    _ = subject.layer
+    return "sat"
 
 
 def _fooled(subject: Measured) -> Tensor:
@@ -176,7 +184,7 @@ def _ratios(subject: Measured) -> dict[str, float]:
 CLAIMS: Final[tuple[Claim, ...]] = (
     OverImages(
         "Accuracy is not lost, or by less than a point",
-        "test images whose class is predicted",
+        "accuracy: test images whose class is predicted",
         in_paper("tab:mnist_cifar10"),
         _answers,
         is_part=True,
@@ -184,7 +192,7 @@ CLAIMS: Final[tuple[Claim, ...]] = (
     ),
     OverLayers(
         "Layers are nearer to orthogonality",
-        "distance to the constraint, median over the layers",
+        "distance to WᵀW = I, median over the layers",
         in_paper("fig:1_2_model_dist"),
         _residuals,
         statistics.median,
@@ -198,32 +206,32 @@ CLAIMS: Final[tuple[Claim, ...]] = (
         lambda subject: len(subject.images(subject.sizes.measured)),
     ),
     OverImages(
-        "Images can be reconstructed from the top map",
-        "correlation of the reconstruction with the image",
+        "Reconstructions from the top map look more like the image",
+        "correlation with the image of what is traced back from the top map",
         in_paper("fig:2_1_recon"),
         lambda subject: subject.reconstructions().correlations,
     ),
     OverImages(
-        "… and from its most salient features alone",
-        "the same correlation",
+        "… and those from its most salient features alone",
+        "the same, from the most salient features",
         in_paper("fig:3_1_topk64_recon"),
         lambda subject: subject.reconstructions(subject.features).correlations,
     ),
     OverMethods(
-        "Saliency maps find the pixels that matter, with most methods",
-        "insertion less deletion, mean over the methods",
+        "Saliency maps find the pixels that matter better, by most methods",
+        "insertion less deletion, mean over the saliency methods",
         in_paper("tab:insertion_deletion"),
-        lambda subject: gaps(subject, explain.names()),
+        lambda subject: gaps(subject, subject.methods),
     ),
     OverImages(
-        "… and with SAT",
-        "insertion less deletion",
+        "… and by SAT",
+        "insertion less deletion by SAT",
         in_paper("tab:insertion_deletion"),
-        lambda subject: gaps(subject, ["sat"]),
+        lambda subject: gaps(subject, [_sat(subject)]),
     ),
     OverImages(
         "Transplanted features fool the classifier, more often than not",
-        "adversaries taken for their target",
+        "adversaries that are taken for their target",
         in_paper("fig:3_3_adversary"),
         _fooled,
         of="pair",

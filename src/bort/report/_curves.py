@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 
-from bort import explain
 from bort.measure import curves, notes
 from bort.pictures import colour, key, legend, panels, style
 from bort.report import _marks
 from bort.report._illustration import WIDTH, Drawn
-from bort.report._measured import Measured, Say
+from bort.report._measured import Measured, Say, shared_methods
 from bort.report._words import capital, plural
 from bort.subject import Missing
 
@@ -57,10 +56,11 @@ def training(subjects: list[Measured]) -> Drawn:
 
 def deletion(subjects: list[Measured], say: Say | None = None) -> Drawn:
     """The curves behind tab:insertion_deletion."""
-    evaluations = {subject.name: subject.evaluate(explain.names(), say) for subject in subjects}
+    methods = shared_methods(subjects)
+    evaluations = {subject.name: subject.evaluate(methods, say) for subject in subjects}
     words = []
-    for name, methods in evaluations.items():
-        gains = {m: e.scores["relative"].means[1] - e.scores["relative"].means[0] for m, e in methods.items()}
+    for name, own in evaluations.items():
+        gains = {m: e.scores["relative"].means[1] - e.scores["relative"].means[0] for m, e in own.items()}
         finite = {method: gain for method, gain in gains.items() if math.isfinite(gain)}
         if finite:
             best = max(finite, key=lambda method: finite[method])
@@ -72,7 +72,7 @@ def deletion(subjects: list[Measured], say: Say | None = None) -> Drawn:
         f"early) or put into an empty image (dashed: should rise early). Mean over {plural(count, 'test image')}. "
         f"{capital('; '.join(words) or 'no area is a number')}."
     )
-    for name, methods in evaluations.items():
-        look += "".join(f" {name}: {sentence}" for sentence in notes(methods))
+    for name, own in evaluations.items():
+        look += "".join(f" {name}: {sentence}" for sentence in notes(own))
     addresses = _marks.addresses(first, range(min(count, first.sizes.shown)), "view=evidence")
     return Drawn(curves(evaluations, columns=2, width=WIDTH), look, addresses)

@@ -9,15 +9,15 @@ from bort._defaults import CLUSTERS
 from bort.pictures import BAD, GOOD, MUTED, colour, coloured_groups, overlay, picture, signal
 from bort.report import _marks
 from bort.report._illustration import Address, Drawn
-from bort.report._measured import Measured, Say
+from bort.report._measured import Measured, Say, shared_methods
 from bort.report._sheet import COLUMNS, Cell, Row, Words, sheet
-from bort.report._words import listed, percent, plural
+from bort.report._words import joined, listed, percent, plural
 
 
 def reconstruction(subjects: list[Measured]) -> Drawn:
     """fig:2_1_recon: g of the top layer's whole map."""
     rows, means = _traced_back(subjects, {subject.name: None for subject in subjects})
-    layers = " and ".join(dict.fromkeys(subject.layer for subject in subjects))
+    layers = joined(list(dict.fromkeys(subject.layer for subject in subjects)))
     look = (
         f"Each image, traced back from the map of {layers}; under it the correlation with the input. Mean over "
         f"{_measured_images(subjects)}: {listed(means)}. {_marks.about_mistakes(subjects, _shown(subjects[0]))}"
@@ -64,7 +64,7 @@ def _addresses(subject: Measured, query: str) -> tuple[Address, ...]:
 
 def saliency(subjects: list[Measured], say: Say | None = None) -> Drawn:
     """fig:2_2_saliency, all methods: a row a method, the runs beside each other for each image."""
-    first, methods = subjects[0], explain.names()
+    first, methods = subjects[0], shared_methods(subjects)
     count = min(max(1, COLUMNS // len(subjects)), first.sizes.shown, first.sizes.evaluated)
     count = min(count, len(first.images(count)))
     maps = [{name: e.maps for name, e in subject.evaluate(methods, say).items()} for subject in subjects]
@@ -74,22 +74,21 @@ def saliency(subjects: list[Measured], say: Say | None = None) -> Drawn:
     heads = []
     for n, number in columns:
         subject = subjects[number]
-        lines = (
-            Words(f"■ {subject.name}", colour(number)),
-            _marks.of_prediction(subject, predictions[number][n], int(subject.labels(count)[n])),
-        )
-        heads.append(Cell(picture(pixels[number][n]), lines))
-    rows = [Row("input, and what each network takes it for", heads)]
+        name = (Words(f"■ {subject.name}", colour(number)),) if len(subjects) > 1 else ()
+        answer = _marks.of_prediction(subject, predictions[number][n], int(subject.labels(count)[n]))
+        heads.append(Cell(picture(pixels[number][n]), (*name, answer)))
+    rows = [Row("input, and what it is taken for", heads)]
     rows += [
         Row(method, [Cell(overlay(pixels[number][n], maps[number][method][n])) for n, number in columns])
         for method in methods
     ]
-    k = listed({s.name: str(s.features) for s in subjects})
     look = (
-        f"Bright: what counts for the class that the network names under the image (sat, k: {k}: what excites its top "
-        f"layer, whatever the class). {plural(count, 'test image')}; whether bright pixels are the ones that matter is "
-        "measured by deletion and insertion."
+        f"Bright: what counts for the class that the network names under the image, for {plural(count, 'test image')}. "
     )
+    if "sat" in methods:
+        k = listed({s.name: str(s.features) for s in subjects})
+        look += f"SAT (k: {k}) shows what excites the top layer, whatever the class. "
+    look += "Whether bright pixels are the ones that matter is measured by deletion and insertion."
     for subject, own in zip(subjects, maps, strict=True):
         look += "".join(f" {subject.name}: {words}" for words in explain.about_constant(own))
     return Drawn(sheet(rows, max(COLUMNS, len(subjects))), look, _marks.addresses(first, range(count), "view=evidence"))

@@ -126,6 +126,16 @@ class Measured:
             raise Missing(f"{self.name}: {error}") from error
 
     @cached_property
+    def methods(self) -> list[str]:
+        """The saliency methods that this network can be looked at with: without a map, those that ask for no layer."""
+        self.images(1)  # Missing if there are none
+        try:
+            _ = self.layer
+        except Missing:
+            return [name for name in explain.names() if "layer" not in explain.get(name).options]
+        return explain.names()
+
+    @cached_property
     def channels(self) -> int:
         """Of that layer."""
         return invert.Backtracker(self.model, self.layer, "gradient").trace(self.images(1)).grid.shape[0]
@@ -211,6 +221,11 @@ def measured(subjects: Sequence[Subject | Measured], sizes: SampleSizes | None =
         beside = prepared[0] if prepared else None
         prepared.append(subject if isinstance(subject, Measured) else Measured(subject, sizes, beside))
     return prepared
+
+
+def shared_methods(subjects: Sequence[Measured]) -> list[str]:
+    """The saliency methods that all of them can be looked at with."""
+    return [name for name in subjects[0].methods if all(name in subject.methods for subject in subjects)]
 
 
 def _order(images: ImageSet) -> Tensor:

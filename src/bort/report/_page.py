@@ -17,7 +17,7 @@ from bort.report._paper import in_paper
 from bort.report._svg import inline
 from bort.report._verdict import Verdict
 from bort.report._verdict_table import run_name, verdict_table
-from bort.report._words import plural
+from bort.report._words import by_reason, joined, plural
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Section:
 
 def page(content: Content) -> str:
     subjects = content.subjects
-    title = "Inside " + " and ".join(s.name for s in subjects)
+    title = f"Inside {joined([s.name for s in subjects])}"
     environment = describe(0)
     made_by = (
         f"bort {__version__}, commit {environment['commit']}, {environment['hardware']}, torch "
@@ -72,7 +72,7 @@ def page(content: Content) -> str:
 <main>
 {_verdicts(content)}
 {_contents(groups)}
-{"".join(_group(*group, _about_explorer(content) if group[0] == "images" else "") for group in groups)}
+{"".join(_group(*group, _about_explorer(content) if group[0] == "part-images" else "") for group in groups)}
 </main>
 <footer><p>Made by {escape(made_by)}. Figures belong to the runs' newest checkpoints; test images, where there are any,
 are drawn evenly from the test set.</p></footer>
@@ -85,7 +85,7 @@ def _networks_and_data(subjects: list[Measured]) -> str:
     """ "lenet and acnn-small on mnist5k" """
     networks = (s.subject.facts.get("network", type(s.model).__name__) for s in subjects)
     data = subjects[0].subject.data
-    return " and ".join(dict.fromkeys(networks)) + (f" on {data}" if data else "")
+    return joined(list(dict.fromkeys(networks))) + (f" on {data}" if data else "")
 
 
 def _verdicts(content: Content) -> str:
@@ -103,21 +103,27 @@ def _groups(content: Content) -> Groups:
     figures: dict[Group, list[Section]] = {"images": [], "layers": [], "training": []}
     for number, illustration in enumerate(content.illustrations):
         figures[FIGURES[illustration.name].group].append(_figure(illustration, number, content))
-    audit = _section(
-        "audit", "The audit", in_paper("sec:explain"), _tables.audits(subjects), "What is true of each layer."
-    )
+    look = f"What is true of each layer{_measured_on(subjects[0])}."
+    audit = _section("audit", "The audit", in_paper("sec:explain"), _tables.audits(subjects), look)
     trained = figures["training"]
     if any(s.subject.facts for s in subjects):
         title = "Settings" if len(subjects) == 1 else "Settings that differ"
         trained = [*trained, _section("how", title, "", _tables.facts(subjects))]
     groups: Groups = [
-        ("images", "What to look at", figures["images"]),
-        ("layers", "Layer by layer", [*figures["layers"], audit]),
-        ("training", "How it was trained" if len(subjects) == 1 else "How they were trained", trained),
+        ("part-images", "What to look at", figures["images"]),
+        ("part-layers", "Layer by layer", [*figures["layers"], audit]),
+        ("part-training", "How it was trained" if len(subjects) == 1 else "How they were trained", trained),
     ]
     if content.missing:
-        left_out = "".join(f"<li>{escape(FIGURES[n].title)}: {escape(why)}</li>" for n, why in content.missing.items())
-        groups.append(("not-shown", "Not shown", [Section("missing", "Figures left out", f"<ul>{left_out}</ul>")]))
+        titles = {FIGURES[name].title: why for name, why in content.missing.items()}
+        left_out = "".join(f"<li>{escape(', '.join(what))}: {escape(why)}</li>" for why, what in by_reason(titles))
+        groups.append(
+            (
+                "part-missing",
+                "Not shown",
+                [Section("missing", "Figures left out", f'<section id="missing"><ul>{left_out}</ul></section>')],
+            )
+        )
     return [group for group in groups if group[2]]
 
 
@@ -150,7 +156,7 @@ def _about_explorer(content: Content) -> str:
         )
     else:
         text = f"{names} at {content.explorer}, which the links lead to while it runs."
-    return f'<p class="note">{escape(text)}</p>\n'
+    return f'<p class="note explorer">{escape(text)}</p>\n'
 
 
 def _section(anchor: str, title: str, paper: str, body: str, look: str = "") -> Section:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -17,9 +19,9 @@ _GAP: Final = 6
 _TITLE: Final = 22  # pixels for the name of a row
 _LINE: Final = 15  # and for a line of words
 _BETWEEN: Final = 18  # between the parts of a sheet that is broken
-_WIDEST: Final = 200  # a picture, if there are few
+_WIDEST: Final = 140  # a picture, if there are few
 _LETTER: Final = 6.6  # the mean width of a letter
-_SHARP: Final = 184  # pixels of a picture's longer side: two for each that a large screen has for it
+_SHARP: Final = 160  # pixels of a picture's longer side: about two for each that a large screen has for it
 _PER_INCH: Final = 96
 
 
@@ -50,13 +52,14 @@ def sheet(rows: Sequence[Row], columns: int = COLUMNS) -> Figure:
     from matplotlib.figure import Figure
 
     count = max(len(row.cells) for row in rows)
-    columns = min(columns, count)
+    columns = math.ceil(count / math.ceil(count / columns))  # of two parts none has much less than the other
     width = min(_WIDEST, (WIDTH - _GAP * (columns - 1)) / columns)
     height = width * rows[0].cells[0].picture.shape[0] / rows[0].cells[0].picture.shape[1]
+    broken = [Row(row.title, [_broken(cell, width) for cell in row.cells], row.colour) for row in rows]
     placed, top = [], 0.0
     for start in range(0, count, columns):
         top += _BETWEEN if start else 0
-        for row in rows:
+        for row in broken:
             cells = row.cells[start : start + columns]
             placed.append((top, Row(row.title, cells, row.colour)))
             top += _TITLE + height + _LINE * max((len(cell.words) for cell in cells), default=0) + _GAP
@@ -72,7 +75,7 @@ def _draw(figure: Figure, row: Row, top: float, width: float, height: float, tot
     if row.colour is not None:
         figure.text(0, 1 - (top + 4) / total, "■", color=row.colour, va="top", fontsize=10)
     left = 0 if row.colour is None else 15 / WIDTH
-    figure.text(left, 1 - (top + 4) / total, _fitting(row.title, WIDTH - 20), color=INK, va="top", fontsize=9.5)
+    figure.text(left, 1 - (top + 4) / total, _cut(row.title, WIDTH - 20), color=INK, va="top", fontsize=9.5)
     for column, cell in enumerate(row.cells):
         x, bottom = column * (width + _GAP), top + _TITLE + height
         axes = figure.add_axes((x / WIDTH, 1 - bottom / total, width / WIDTH, height / total))
@@ -82,7 +85,7 @@ def _draw(figure: Figure, row: Row, top: float, width: float, height: float, tot
             figure.text(
                 (x + width / 2) / WIDTH,
                 1 - (bottom + 3 + line * _LINE) / total,
-                _fitting(words.text, width + _GAP),
+                words.text,
                 color=words.colour,
                 ha="center",
                 va="top",
@@ -95,7 +98,18 @@ def _sharp(image: Picture) -> Picture:
     return enlarged(image, _SHARP) if max(image.shape[:2]) < _SHARP else reduced(image, _SHARP)
 
 
-def _fitting(text: str, width: float) -> str:
-    """Cut to the width in pixels."""
-    most = max(2, int(width / _LETTER))
+def _broken(cell: Cell, width: float) -> Cell:
+    """With each of its lines in at most two, as wide as the picture."""
+    lines = []
+    for words in cell.words:
+        first, *others = textwrap.wrap(words.text, max(4, int(width / _LETTER))) or [""]
+        lines.append(Words(first, words.colour))
+        if others:
+            lines.append(Words(_cut(" ".join(others), width), words.colour))
+    return Cell(cell.picture, tuple(lines))
+
+
+def _cut(text: str, width: float) -> str:
+    """To the width in pixels."""
+    most = max(4, int(width / _LETTER))
     return text if len(text) <= most else f"{text[: most - 1].rstrip()}…"

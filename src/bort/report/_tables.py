@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from html import escape
 
-from bort import explain
 from bort._html import table
 from bort.measure import AREA_TITLES, COLUMNS
 from bort.report._areas import compare_areas
-from bort.report._measured import Measured
+from bort.report._measured import Measured, shared_methods
 from bort.report._verdicts import baseline_of
 from bort.report._words import number, plural, span
 
@@ -55,7 +54,7 @@ def deletion(subjects: list[Measured]) -> str:
     """tab:insertion_deletion of these subjects: beside the baseline, and, folded away, by all scores."""
     base = baseline_of(subjects)
     compared = "".join(_compared(base, subject) for subject in subjects if subject is not base)
-    methods = explain.names()
+    methods = shared_methods(subjects)
     evaluations = {s.name: s.evaluate(methods) for s in subjects}
     header = ("method", "run", *AREA_TITLES)
     rows = [(method, name, *one[method].areas) for method in methods for name, one in evaluations.items()]

@@ -6,9 +6,10 @@ from html import escape
 from typing import Final, get_args
 
 from bort.report._measured import Measured
+from bort.report._svg import RUN_COLOURS
 from bort.report._verdict import Comparison, Estimate, Outcome, Verdict
 from bort.report._verdicts import baseline_of, is_claimed
-from bort.report._words import plural
+from bort.report._words import by_reason, capital, plural
 
 _SIGNS: Final[dict[Outcome, tuple[str, str]]] = {
     "held": ("✓", "held"),
@@ -28,14 +29,14 @@ def verdict_table(subjects: list[Measured], verdicts: list[Verdict], unsaid: dic
     heads += [f'<th scope="col">{escape(words)}</th>' for words in against.values()]
     rows = []
     for verdict in verdicts:
-        cells = [_claim(verdict)]
+        cells = [_claim(verdict, is_claim=bool(others))]
         cells += [_estimate(s.name, verdict.estimates.get(s.name)) for s in subjects]
         compared = {comparison.name: comparison for comparison in verdict.comparisons}
         cells += [_comparison(against[name], compared.get(name)) for name in others]
         rows.append(f"<tr>{''.join(cells)}</tr>")
-    body = "\n".join(rows)
+    body, class_ = "\n".join(rows), "verdicts" if others else "verdicts single"
     return (
-        f'{counts}<div class="wide" tabindex="0" role="region" aria-label="Verdicts"><table class="verdicts">\n'
+        f'{counts}<div class="wide" tabindex="0" role="region" aria-label="Verdicts"><table class="{class_}">\n'
         f"<thead><tr>{''.join(heads)}</tr></thead>\n<tbody>\n{body}\n</tbody></table></div>\n{_notes(subjects, unsaid)}"
     )
 
@@ -52,11 +53,15 @@ def _counts(name: str, verdicts: list[Verdict]) -> str:
 
 def run_name(name: str, number: int) -> str:
     """With the run's colour before it."""
-    return f'<span class="run"><i class="run-{number % 6}" aria-hidden="true"></i>{escape(name)}</span>'
+    square = f'<i class="run-{number % RUN_COLOURS}" aria-hidden="true"></i>'
+    return f'<span class="run">{square}<span>{escape(name)}</span></span>'
 
 
-def _claim(verdict: Verdict) -> str:
-    return f'<th scope="row">{escape(verdict.claim)}{_small((verdict.measure, verdict.paper))}</th>'
+def _claim(verdict: Verdict, *, is_claim: bool) -> str:
+    """Of one subject only what is measured: there is nothing to compare it with."""
+    if is_claim:
+        return f'<th scope="row">{escape(verdict.claim)}{_small((verdict.measure, verdict.paper))}</th>'
+    return f'<th scope="row">{escape(capital(verdict.measure))}{_small((verdict.paper,))}</th>'
 
 
 def _estimate(name: str, estimate: Estimate | None) -> str:
@@ -88,8 +93,8 @@ def _notes(subjects: list[Measured], unsaid: dict[str, str]) -> str:
     ]
     if any(is_claimed(base, other) for other in others):
         sentences.append(
-            "Held: the whole interval is on the claimed side; did not hold: all of it is on the other; not decided: it contains "
-            "the limit. Layers are counted as if they were a sample: most of them have to be better."
+            "Held: the whole interval is on the claimed side; did not hold: all of it is on the other; not decided: it "
+            "contains the limit. Layers are counted as if they were a sample: most of them have to be better."
         )
         if all(subject.subject.training is None for subject in subjects):
             sentences.append(
@@ -99,6 +104,6 @@ def _notes(subjects: list[Measured], unsaid: dict[str, str]) -> str:
         sentences.append("The paper claims nothing of these trainings beside each other: there are differences only.")
     text = f'<p class="note">{escape(" ".join(sentences))}</p>'
     if unsaid:
-        reasons = "; ".join(f"{claim} ({why})" for claim, why in unsaid.items())
+        reasons = "; ".join(f"{', '.join(f'“{claim}”' for claim in what)} ({why})" for why, what in by_reason(unsaid))
         text += f'\n<p class="note">Not measured: {escape(reasons)}.</p>'
     return text

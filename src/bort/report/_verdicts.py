@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
-from bort.report._claims import CLAIMS
+from bort.report._claims import CLAIMS, Claim
 from bort.report._measured import Measured
 from bort.report._verdict import Comparison, Estimate, Verdict
 from bort.subject import Missing
 
 
-def verdicts(subjects: list[Measured]) -> tuple[list[Verdict], dict[str, str]]:
-    """What can be said of each claim; and the claims of which nothing can, with the reason."""
-    said, unsaid = [], {}
+def verdicts(subjects: list[Measured], claims: Sequence[Claim] = CLAIMS) -> tuple[list[Verdict], dict[str, str]]:
+    """What can be said of each claim; and the claims of which nothing can (of one subject: what was to be measured), with the
+    reason."""
+    said: list[Verdict] = []
+    unsaid: dict[str, str] = {}
     base = baseline_of(subjects)
-    for claim in CLAIMS:
+    for claim in claims:
+        title = claim.claim if len(subjects) > 1 else claim.measure
         estimates: dict[str, Estimate] = {}
         for subject in subjects:
             try:
                 estimates[subject.name] = claim.estimate(subject)
             except Missing as reason:
-                unsaid.setdefault(claim.claim, str(reason))
+                unsaid.setdefault(title, str(reason))
         if not estimates:
             continue
-        unsaid.pop(claim.claim, None)
+        unsaid.pop(title, None)
         comparisons: list[Comparison] = []
         for other in subjects:
             if other is not base and {base.name, other.name} <= estimates.keys():
@@ -43,6 +47,6 @@ def baseline_of(subjects: list[Measured]) -> Measured:
 
 
 def is_claimed(base: Measured, other: Measured) -> bool:
-    """Whether the paper says something of the two: the one may have been trained without the constraint, the other with it."""
+    """Whether the paper says something of the two: one may have been trained without the constraint, the other with it."""
     before, after = base.subject.training, other.subject.training
     return (before is None or not before.constraint) and (after is None or bool(after.constraint))

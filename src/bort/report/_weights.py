@@ -59,6 +59,7 @@ def _histogram(cell: Axes, entries: dict[str, Tensor], title: str, wanted: float
     cell.axvline(wanted, color=MUTED, linewidth=0.8, linestyle=_DOTTED)
     cell.set_yscale("log")
     cell.yaxis.set_major_formatter("{x:g}")  # matplotlib's own labels are TeX, which is switched off
+    cell.yaxis.set_minor_formatter(lambda value, position: "")
     cell.set_title(title)
     cell.set_xlabel("entry")
     cell.locator_params(axis="x", nbins=4)
@@ -172,7 +173,7 @@ def _layers(subjects: list[Measured]) -> list[str]:
 
 def _panel(names: list[str], subjects: list[Measured]) -> tuple[Figure, Axes]:
     """One panel with the layers below each other, the first at the top; the deeper the network, the longer it is."""
-    figure, ((cell,),) = panels(1, 1, WIDTH, 90 + _pitch(names, subjects) * len(names))
+    figure, ((cell,),) = panels(1, 1, WIDTH, 100 + 18 * len(subjects) + _pitch(names, subjects) * len(names))
     every = max(1, round(14 / _pitch(names, subjects)))
     cell.set_yticks(range(0, len(names), every), [_short(name) for name in names[::every]])
     cell.grid(axis="y", visible=False)

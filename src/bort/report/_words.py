@@ -41,6 +41,19 @@ def listed(values: Mapping[str, float | str | None]) -> str:
     return ", ".join(f"{name} {value if isinstance(value, str) else number(value)}" for name, value in values.items())
 
 
+def joined(names: list[str]) -> str:
+    """ "a, b and c" """
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+
+
+def by_reason(missing: Mapping[str, str]) -> list[tuple[str, list[str]]]:
+    """(reason, what is missing for it), the reasons in the order in which they come first."""
+    reasons: dict[str, list[str]] = {}
+    for what, why in missing.items():
+        reasons.setdefault(why, []).append(what)
+    return list(reasons.items())
+
+
 def capital(text: str) -> str:
     """With its first letter in upper case, the rest as it is: names of runs stand in it."""
     return text[:1].upper() + text[1:]
