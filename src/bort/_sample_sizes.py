@@ -24,7 +24,7 @@ class SampleSizes:
     pairs: int = 64
     """pairs of test images, for adversaries"""
     tested: int = 1000
-    """test images for the accuracy"""
+    """test images for the accuracy, in a report"""
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():

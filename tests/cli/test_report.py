@@ -16,6 +16,13 @@ def test_a_report_of_weights_alone(bort, in_a_folder_of_its_own, tmp_path, capsy
     assert "Singular values" in (tmp_path / "report.html").read_text()
 
 
+def test_an_explorers_address(bort, in_a_folder_of_its_own, tmp_path):
+    bort("report", "tests.cli.networks:model", "--explorer", "http://localhost:8765")
+    assert 'href="http://localhost:8765/?view=audit"' in (tmp_path / "report.html").read_text()
+    with pytest.raises(SystemExit, match="bort report: explorer='localhost': give its address alone"):
+        bort("report", "tests.cli.networks:model", "--explorer", "localhost")
+
+
 def test_a_damaged_run_is_named_and_nothing_overwritten(bort, runs, tmp_path):
     damaged = tmp_path / "damaged"
     shutil.copytree(runs[0], damaged)
@@ -35,13 +42,13 @@ def test_a_folder_is_no_page(bort, runs, tmp_path):
 
 
 def test_figures_by_name(bort, runs, tmp_path, capsys):
-    bort("figures", "fig:1_3_recon_ratio", "2_1_recon", "gram", "--runs", *runs, *FEW, "--out", tmp_path)
+    bort("figures", "fig:1_3_recon_ratio", "figure 4", "gram", "--runs", *runs, *FEW, "--out", tmp_path)
     names = ("ratio", "reconstruction", "gram")
     assert {f.name for f in tmp_path.iterdir()} == {f"{name}.{ending}" for name in names for ending in ("png", "svg")}
     with Image.open(tmp_path / "ratio.png") as image:
         assert image.size[0] > 400
     assert "math" not in (tmp_path / "gram.svg").read_text(), "TeX is off: names have dollars in them"
-    assert "fig:2_1_recon" in capsys.readouterr().out
+    assert "reconstruction.png and .svg (Paper, figure 4): Each image, traced back" in capsys.readouterr().out
 
 
 def test_a_figure_that_makes_no_sense_is_left_out(bort, tmp_path, capsys):
@@ -53,7 +60,7 @@ def test_a_figure_that_makes_no_sense_is_left_out(bort, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--runs", "lenet"), "name a figure: all, training"),
+        (("--runs", "lenet"), "name a figure: all, reconstruction"),
         (("rato", "--runs", "lenet"), "no figure is called 'rato'; there are ratio"),
         (("ratio",), "name the folder of a run"),
     ],

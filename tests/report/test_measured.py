@@ -6,7 +6,8 @@ from torch import nn
 
 from bort import explain
 from bort.data import View
-from bort.report import Measured, Missing, SampleSizes
+from bort.report import Measured, Missing, SampleSizes, draw
+from bort.report._measured import shared_methods
 from bort.subject import Subject, of_models
 from bort.subject._image_set import InMemory
 from tests.report.sizes import SMALL
@@ -181,6 +182,16 @@ def test_without_examples_the_audit_is_of_the_weights_alone():
 
 
 def test_a_network_without_a_map():
-    flat = Subject("flat", nn.Sequential(nn.Flatten(), nn.Linear(64, 3)), examples=examples)
+    """It has no top layer, and is looked at with the methods that ask for none."""
+    view = View(8, 1, (0.5,), (0.5,))
+    flat = Measured(Subject("flat", nn.Sequential(nn.Flatten(), nn.Linear(64, 3)), view, examples), SMALL)
     with pytest.raises(Missing, match=r"flat: .* has no layer with a feature map"):
-        _ = Measured(flat).layer
+        _ = flat.layer
+    assert flat.methods == [name for name in explain.names() if name not in ("cam", "sat")]
+    both = [Measured(Subject("counting", Counting(), view, examples), SMALL), flat]
+    assert shared_methods(both) == flat.methods
+    drawn = draw("saliency", both)
+    assert len(drawn.figure.axes) == 6 * (1 + len(flat.methods)), "three images, two networks"
+    assert "SAT" not in drawn.look
+    with pytest.raises(Missing, match="has no layer with a feature map"):
+        draw("reconstruction", both)

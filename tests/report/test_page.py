@@ -187,6 +187,7 @@ def test_the_table_of_verdicts(report):
     assert "another seed may change a number" in table
 
 
+@pytest.mark.slow
 def test_outcomes_have_a_sign_and_a_colour(subjects):
     pair = [replace(subjects[0], training=Training(0.0)), subjects[1]]
     made = make(pair, sizes=SMALL)

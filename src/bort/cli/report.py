@@ -19,6 +19,7 @@ def report(
     sizes: Annotated[SampleSizes, tyro.conf.arg(name="")] = SampleSizes(),  # noqa: B008
     device: str = "cpu",
     data_root: Path | None = None,
+    explorer: str | None = None,
     look: Annotated[SubjectOptions, tyro.conf.arg(name="")] = SubjectOptions(),  # noqa: B008
 ) -> None:
     """Make one self-contained page about runs, beside each other, and the same figures as PNG and SVG.
@@ -30,6 +31,7 @@ def report(
         sizes: how much is looked at.
         device: cpu, cuda, …
         data_root: where the data sets are; default: $BORT_DATA, or ~/.cache/bort.
+        explorer: the address of `bort serve` with the same runs, such as http://localhost:8765, that figures link to.
         look: what a network without a run does not say of itself.
     """
     with exit_on_error("report"):
@@ -40,7 +42,8 @@ def report(
         if out.is_dir():
             raise ValueError(f"{out} is a folder; name the page, such as {out / 'report.html'}")
         with progress_bar() as say:
-            page = make(resolve_all(runs, look.details(runs), device=device, data_root=data_root), sizes=sizes, say=say)
+            subjects = resolve_all(runs, look.details(runs), device=device, data_root=data_root)
+            page = make(subjects, sizes=sizes, say=say, explorer=explorer)
             files = page.write(out)
     for name, why in page.missing.items():
         print(f"{name} is left out: {why}")
@@ -60,7 +63,7 @@ def figures(
     """Make figures of the paper again, from runs, as PNG and SVG.
 
     Args:
-        names: of figures, the paper's own such as fig:2_1_recon, or all; `bort figures` alone lists them.
+        names: of figures, the paper's own such as "figure 4" or fig:2_1_recon, or all; `bort figures` alone lists them.
         runs: folders of runs on the same data, or networks as `bort report` takes them.
         out: the folder to write.
         sizes: how much is looked at.
