@@ -12,6 +12,7 @@ from torch import Tensor
 from bort.report import _intervals
 from bort.report._intervals import Interval
 from bort.report._measured import Measured, shared_methods
+from bort.subject import Missing
 
 End = Literal["deletion", "insertion"]
 ENDS: Final[tuple[End, ...]] = ("deletion", "insertion")
@@ -53,7 +54,11 @@ def _compare(base: Measured, other: Measured, method: str, end: End) -> AreaComp
 
 
 def gaps(subject: Measured, methods: Sequence[str]) -> Tensor:
-    """(N,): insertion less deletion of each image, mean over the methods; nan where an image has no relative score."""
+    """(N,): insertion less deletion of each image, mean over the methods; nan where an image has no relative score.
+    Missing if the subject cannot be looked at with one of them."""
+    for method in methods:
+        if method not in subject.methods:
+            raise Missing(f"{subject.name} has no feature map, which {method} needs")
     each = [_areas(subject, m, "insertion") - _areas(subject, m, "deletion") for m in methods]
     return torch.stack(each).mean(dim=0)
 

@@ -66,7 +66,7 @@ class OverImages:
     def _compare(self, base: Measured, other: Measured, before: Tensor, after: Tensor) -> Comparison | None:
         if len(before) != len(after):
             return None
-        both = ~(before.isnan() | after.isnan())
+        both = before.isfinite() & after.isfinite()
         before, after = before[both], after[both]
         if not len(before):
             return None
@@ -149,12 +149,6 @@ def _answers(subject: Measured) -> Tensor:
     return answers.where(answers >= 0, torch.nan)
 
 
-def _sat(subject: Measured) -> str:
-    """The name of the method; Missing if the network has no map."""
-    _ = subject.layer
-    return "sat"
-
-
 def _fooled(subject: Measured) -> Tensor:
     """1 for an adversary that is taken for its target; nan for a pair that the network does not tell apart."""
     made = subject.adversaries(subject.first.pairs)
@@ -227,7 +221,7 @@ CLAIMS: Final[tuple[Claim, ...]] = (
         "… and by SAT",
         "insertion less deletion by SAT",
         in_paper("tab:insertion_deletion"),
-        lambda subject: gaps(subject, [_sat(subject)]),
+        lambda subject: gaps(subject, ["sat"]),
     ),
     OverImages(
         "Transplanted features fool the classifier, more often than not",
