@@ -107,8 +107,8 @@ def _groups(content: Content) -> Groups:
     audit = _section("audit", "The audit", in_paper("sec:explain"), _tables.audits(subjects), look)
     trained = figures["training"]
     if any(s.subject.facts for s in subjects):
-        title = "Settings" if len(subjects) == 1 else "Settings that differ"
-        trained = [*trained, _section("how", title, "", _tables.facts(subjects))]
+        title, table = _tables.facts(subjects)
+        trained = [*trained, _section("how", title, "", table)]
     groups: Groups = [
         ("part-images", "What to look at", figures["images"]),
         ("part-layers", "Layer by layer", [*figures["layers"], audit]),

@@ -14,9 +14,9 @@ from bort.report._words import number, plural, span
 _BETTER = {True: "✓ better", False: "✗ worse", None: "? open"}
 
 
-def facts(subjects: list[Measured]) -> str:
-    """What was trained and how: what differs, and the rest folded away. A row a fact, a column a subject, "–" where a subject
-    lacks one."""
+def facts(subjects: list[Measured]) -> tuple[str, str]:
+    """(title, table) of what was trained and how: what differs, and the rest folded away. A row a fact, a column a subject,
+    "–" where a subject lacks one."""
     columns = [measured.subject.facts for measured in subjects]
     labels = _merged([list(column) for column in columns])
     rows = [(label, *(column.get(label, "–") for column in columns)) for label in labels]
@@ -24,11 +24,12 @@ def facts(subjects: list[Measured]) -> str:
     differing = [row for row in rows if len(set(row[1:])) > 1]
     same = [row for row in rows if row not in differing]
     if len(subjects) == 1 or not differing:
-        return table(header, rows, "How it was trained", kind="wrap")
-    shown = table(header, differing, "How they were trained, where they differ", kind="wrap")
-    rest = table(("", "all"), [row[:2] for row in same], "How they were trained, where they are alike", kind="wrap")
+        return "Settings", table(header, rows, "Settings", kind="wrap")
+    title = "Settings that differ"
+    shown = table(header, differing, title, kind="wrap")
+    rest = table(("", "all"), [row[:2] for row in same], "Settings that are the same", kind="wrap")
     words = f"{plural(len(same), 'more setting')}, the same for all"
-    return shown + (f"<details><summary>{words}</summary>{rest}</details>" if same else "")
+    return title, shown + (f"<details><summary>{words}</summary>{rest}</details>" if same else "")
 
 
 def _merged(lists: list[list[str]]) -> list[str]:
