@@ -1,10 +1,12 @@
 """What is measured of a subject: once, and of any model."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import nn
 
-from bort import explain
+from bort import explain, measure
 from bort.data import View
 from bort.report import Measured, Missing, SampleSizes, draw
 from bort.report._measured import shared_methods
@@ -57,6 +59,15 @@ def test_each_method_is_computed_once(measured):
     more = measured.evaluate(["cam", "ig"])
     assert more["cam"] is first["cam"]
     assert more["ig"].method == "ig"
+
+
+def test_probabilities_of_a_network_for_several_classes(measured):
+    several = Measured(replace(measured.subject, multi_label=True), SMALL)
+    curves = several.evaluate(["cam"])["cam"].scores["probability"].deletion_curves
+    x = measured.images(SMALL.evaluated)
+    evaluated = measure.evaluate(measured.model, x, ["cam"], multi_label=True, warn=False)
+    assert torch.equal(curves, evaluated["cam"].scores["probability"].deletion_curves)
+    assert not torch.equal(curves, measured.evaluate(["cam"])["cam"].scores["probability"].deletion_curves)
 
 
 def test_progress_is_named_after_the_subject(measured):

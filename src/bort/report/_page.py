@@ -63,7 +63,7 @@ def page(content: Content) -> str:
 <style>
 {css}</style>
 </head>
-<body class="report">
+<body>
 <header>
 <h1>{escape(title)}</h1>
 <p>{escape(_networks_and_data(subjects))}</p>
@@ -117,13 +117,8 @@ def _groups(content: Content) -> Groups:
     if content.missing:
         titles = {FIGURES[name].title: why for name, why in content.missing.items()}
         left_out = "".join(f"<li>{escape(', '.join(what))}: {escape(why)}</li>" for why, what in by_reason(titles))
-        groups.append(
-            (
-                "part-missing",
-                "Not shown",
-                [Section("missing", "Figures left out", f'<section id="missing"><ul>{left_out}</ul></section>')],
-            )
-        )
+        missing = Section("missing", "Figures left out", f'<section id="missing"><ul>{left_out}</ul></section>')
+        groups.append(("part-missing", "Not shown", [missing]))
     return [group for group in groups if group[2]]
 
 
