@@ -44,7 +44,8 @@ def stylesheet(runs: int = DIFFERENT) -> str:
     }
     light = variables | {f"run-{n}": colour(n) for n in range(runs)}
     dark = {f"run-{n}": colour(n, dark=True) for n in range(runs)}
-    return f":root {{ {_declared(light)} }}\n@media screen and (prefers-color-scheme: dark) {{ :root {{ {_declared(dark)} }} }}\n"
+    on_dark_paper = "@media screen and (prefers-color-scheme: dark)"  # which nobody prints on
+    return f":root {{ {_declared(light)} }}\n{on_dark_paper} {{ :root {{ {_declared(dark)} }} }}\n"
 
 
 @lru_cache

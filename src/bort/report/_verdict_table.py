@@ -5,8 +5,8 @@ from __future__ import annotations
 from html import escape
 from typing import Final, get_args
 
+from bort._colours import DIFFERENT
 from bort.report._measured import Measured
-from bort.report._svg import RUN_COLOURS
 from bort.report._verdict import Comparison, Estimate, Outcome, Verdict
 from bort.report._verdicts import baseline_of, is_claimed
 from bort.report._words import by_reason, capital, plural
@@ -53,7 +53,7 @@ def _counts(name: str, verdicts: list[Verdict]) -> str:
 
 def run_name(name: str, number: int) -> str:
     """With the run's colour before it."""
-    square = f'<i class="run-{number % RUN_COLOURS}" aria-hidden="true"></i>'
+    square = f'<i class="run-{number % DIFFERENT}" aria-hidden="true"></i>'
     return f'<span class="run">{square}<span>{escape(name)}</span></span>'
 
 
