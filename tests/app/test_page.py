@@ -50,6 +50,11 @@ def test_what_the_network_says(tab, server, explorer):
     likeliest = explorer.predict("plain", "test-1")[0]
     first = tab.locator("article.run").first.locator("ol.said li").first
     assert first.inner_text().split() == [likeliest["name"], f"{100 * likeliest['probability']:.1f}%"]
-    assert first.locator(".bar i").evaluate("bar => bar.offsetWidth / bar.parentNode.offsetWidth") == pytest.approx(
-        likeliest["probability"], abs=0.02
+    until(  # bars are drawn anew when the channels come
+        tab,
+        """probability => {
+            const bar = document.querySelector("article.run ol.said li .bar i");
+            return Math.abs(bar.offsetWidth / bar.parentNode.offsetWidth - probability) < 0.02;
+        }""",
+        likeliest["probability"],
     )

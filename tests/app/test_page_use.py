@@ -172,6 +172,8 @@ def test_by_the_keyboard_alone(tab, server):
     until(tab, "!location.search.includes('edits=')")
     press_until(tab, "tab-inside", "Shift+Tab", 200)
     tab.keyboard.press("ArrowRight")
+    until(tab, "location.search.includes('view=channel')")
+    tab.keyboard.press("ArrowRight")
     choose(tab, "method", "ArrowUp", "method=")
 
 

@@ -114,7 +114,7 @@ def test_a_long_answer_is_no_slow_request(server, explorer, monkeypatch):
         time.sleep(1)
         return np.zeros((1, 1, 3), np.uint8)
 
-    monkeypatch.setattr(explorer, "strip", strip)
+    monkeypatch.setattr(explorer.thumbnails, "strip", strip)
     with urllib.request.urlopen(server + "api/strip.png") as answer:
         assert answer.status == 200
 

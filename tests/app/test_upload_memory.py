@@ -17,6 +17,12 @@ from tests.app.files import large_png
 from tests.cli.servers import port_of, serving
 
 
+def run(coroutine):
+    """In a thread: where tests of the page came before, this one has an event loop that runs."""
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(asyncio.run, coroutine).result()
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the peak is read from Linux' /proc")
 def test_sixteen_large_images_at_once():
@@ -66,7 +72,7 @@ def test_all_that_is_sent_is_bounded():
             assert len(last) == 8, "what was refused counts no more"
 
     with closing(Intake(most_bytes=10)) as intake:
-        asyncio.run(send())
+        run(send())
 
 
 def test_one_at_a_time_and_few_that_wait():
@@ -88,5 +94,5 @@ def test_one_at_a_time_and_few_that_wait():
         assert await intake.decode(work, b"e") == b"E", "there is room again"
 
     with closing(Intake(most_waiting=2)) as intake:
-        asyncio.run(send())
+        run(send())
     assert most == [1, 1, 1, 1]

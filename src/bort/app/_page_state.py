@@ -26,6 +26,7 @@ from bort.app._parameters import (
     Start,
     Strength,
     Wrong,
+    options_of,
 )
 from bort.app._saliency import MOST_TRACKED
 
@@ -75,7 +76,9 @@ class PageState:
     find_page: PageNumber = 0
 
     def __post_init__(self) -> None:
-        self._edits()  # refused at once, whatever the view is
+        # Refused at once, whatever the view is.
+        self._edits()
+        options_of(self.method, self.options)
 
     def _edits(self) -> list[ChannelEdits]:
         """One a run."""

@@ -61,8 +61,6 @@ class Stories:
             "find": self._find,
             "audit": self._audit,
         }
-        if state.method not in explain.names():
-            raise Unknown(f"There is no method {state.method!r}.")
         if state.view not in tellers:
             return Story("")
         if not state.image and state.view not in ("find", "audit"):
