@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,9 +24,13 @@ class LentGradients:
         self._own: list[tuple[Tensor, Tensor]] = []
 
     def lend(self, p: Tensor, grad: Tensor) -> None:
-        assert p.grad is not None
-        self._own.append((p, p.grad))
-        p.grad = grad
+        self.lend_all([p], [grad])
+
+    def lend_all(self, params: Sequence[Tensor], grads: Sequence[Tensor]) -> None:
+        own: list[Tensor] = [p.grad for p in params]  # type: ignore[misc]
+        for p, grad in zip(params, grads, strict=True):
+            p.grad = grad
+        self._own += zip(params, own, strict=True)
 
     def lend_copies(self, params: Iterable[Tensor]) -> None:
         """For base optimizers that write into gradients: a copy to each parameter that has not been lent one yet."""
@@ -51,12 +55,12 @@ class GroupStep:
     stability: Stability
     residuals: Tensor
     """One number for each slot of the group."""
-    lr: float | Tensor | None
+    factor: float | Tensor
+    """What directions are multiplied by: W ← W − factor·direction, or g + factor·direction. A tensor where the host does not
+    know it."""
     lent: LentGradients
     state: Mapping[Tensor, dict[str, Any]]
     """The base optimizer's."""
-    grad_scale: Tensor | None
-    """Set by GradScaler on fused optimizers: gradients are still multiplied by it, the optimizer's kernel divides."""
     skip: Tensor | None
     """On the device: True if the step has no penalty, which the host does not know."""
     distributed: bool
@@ -71,31 +75,53 @@ class GroupStep:
         self.residuals[slot].copy_(residual)
         if p.grad is None:
             return
-        if self.spec.decoupled:
-            self._decouple(p, direction)
-        else:
-            self.lent.lend(p, self._couple(p, direction))
-
-    def _couple(self, p: Tensor, direction: Tensor) -> Tensor:
-        """g + λ·direction, for the base optimizer's step."""
-        assert p.grad is not None
-        strength = -self.spec.strength if self.spec.maximize else self.spec.strength
-        if self.spec.strength_tensor is not None:
-            direction = direction * self.spec.strength_tensor
-        if self.grad_scale is not None:
-            direction = direction * self.grad_scale.to(direction.device)
-        grad = torch.add(local_gradient(p), direction, alpha=strength).to(p.grad.dtype)
-        return as_dtensor(grad, p) if is_dtensor(p) else grad  # type: ignore[arg-type]
-
-    def _decouple(self, p: Tensor, direction: Tensor) -> None:
-        """W ← W − α·λ·direction."""
-        assert self.lr is not None  # `_settings.check` refuses decoupled groups without one
-        lr = self.lr
-        if self.spec.strength_tensor is not None:
-            direction = direction * self.spec.strength_tensor
-        if isinstance(lr, Tensor):
-            direction, lr = direction * lr, 1.0
-        local(p).sub_(direction, alpha=lr * self.spec.strength)
+        direction, number = self._multiplied(direction)
+        if not self.spec.decoupled:
+            grad = torch.add(local_gradient(p), direction, alpha=number).to(p.grad.dtype)
+            self.lent.lend(p, as_dtensor(grad, p) if is_dtensor(p) else grad)  # type: ignore[arg-type]
+            return
+        local(p).sub_(direction, alpha=number)
         if self.spec.schedule_free and "z" in self.state.get(p, {}):
             # p is a mean of z and x, and x is not stored: moving p and z by the same amount moves x by it as well.
-            local(self.state[p]["z"]).sub_(direction, alpha=lr * self.spec.strength)
+            local(self.state[p]["z"]).sub_(direction, alpha=number)
+
+    def apply_all(
+        self, batch: list[Weight], directions: Tensor, residuals: Tensor, into: Mapping[int, Tensor] | None = None
+    ) -> None:
+        """``apply`` for whole weights that have a gradient, (weights, *shape) and (weights,), in a few calls for all.
+
+        With ``into``, {slot: a copy of the gradient}, the penalised gradients are written there, and nothing is lent.
+        """
+        if into is None and (len(batch) == 1 or self.spec.schedule_free or torch.is_grad_enabled()):
+            for weight, direction, residual in zip(batch, directions, residuals, strict=True):
+                self.apply(weight, direction, residual)
+            return
+        slots, params = [slot for slot, _ in batch], [p for _, p in batch]
+        if self.skip is not None:
+            directions = directions.masked_fill(self.skip, 0.0)
+            kept = torch.stack([self.residuals[slot] for slot in slots])
+            residuals = torch.where(self.skip, kept, residuals)
+        self._keep(slots, residuals)
+        directions, number = self._multiplied(directions)
+        moves = list(directions)
+        if self.spec.decoupled:
+            torch._foreach_sub_(params, moves, alpha=number)
+            return
+        own: list[Tensor] = [p.grad for p in params] if into is None else [into[slot] for slot in slots]  # type: ignore[misc]
+        penalised = torch._foreach_add(own, moves, alpha=number)
+        if into is not None:
+            torch._foreach_copy_(own, penalised)
+            return
+        self.lent.lend_all(params, [grad.to(g.dtype) for grad, g in zip(penalised, own, strict=True)])
+
+    def _multiplied(self, directions: Tensor) -> tuple[Tensor, float]:
+        """Directions and the number that is still to be multiplied: torch takes one along for nothing."""
+        if isinstance(self.factor, Tensor):
+            return directions * self.factor.to(directions.device), 1.0
+        return directions, self.factor
+
+    def _keep(self, slots: list[int], residuals: Tensor) -> None:
+        if residuals.device.type == "cpu":
+            self.residuals[slots] = residuals.to(self.residuals.dtype)
+        else:  # a list of slots would be uploaded, and the host wait for it
+            torch._foreach_copy_([self.residuals[slot] for slot in slots], list(residuals))

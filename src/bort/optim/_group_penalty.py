@@ -1,14 +1,14 @@
 """The penalty of one param group: which weights are due in a step, and by which of four routes they are computed.
 
 =========================  ============================================================================================
-whole weights              on an NVIDIA GPU by :mod:`bort.optim.kernels`, which compute and apply the penalty of all weights
-                           in four launches; where these do not apply, by `_plain_torch`
+whole weights              on a GPU by `_device_steps`, with :mod:`bort.optim.kernels` and one launch for all; elsewhere by
+                           `_plain_torch`
 DTensors (FSDP2, TP)       by :mod:`bort.optim.sharded`, which gives each rank the direction of its own piece
 whole weights, under DDP   with ``shard=True`` also by :mod:`bort.optim.sharded`: each rank computes some of the weights
                            and gets the others' directions
 =========================  ============================================================================================
 
-All but the kernels yield (weight, direction, residual), which `GroupStep.apply` takes from there.
+All but the kernels compute directions and residuals, which `GroupStep` takes from there.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ from torch.optim import Optimizer
 from bort._precision import own_precision
 from bort.optim import _plain_torch
 from bort.optim._apply import GroupStep, LentGradients
+from bort.optim._device_steps import DeviceSteps
 from bort.optim._initial_scales import InitialScales
+from bort.optim._recorder import CudaRecorder, Recorder
 from bort.optim._schedule import next_turn
 from bort.optim._settings import refuse_gradient
 from bort.optim._spec import Move, PenaltySpec, Weight, constrained, is_fake, is_matrix, named
@@ -45,14 +47,15 @@ class GroupPenalty:
     The group itself is passed in at every call: load_state_dict replaces the dict.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, recorder: Recorder | None = None) -> None:
         self._params: list[Tensor] = []
         self._matrices: list[Tensor] = []
         """Of ``_params``, the group's parameters when it was last looked at: those that have a matrix."""
         self._repeated: frozenset[int] = frozenset()
         """Slots of weights that are listed a second time."""
         self._residuals: Tensor | None = None
-        self._kernels = Kernels()
+        self._recorder = recorder or CudaRecorder()
+        self._device_steps: DeviceSteps | None = None
         self._sharded = ShardedRounds()
         self._ddp = DdpSharing()
         self._has_looked = False
@@ -90,16 +93,18 @@ class GroupPenalty:
             return []
         spec = PenaltySpec.of(group, turn.warm, scales)
 
+        stability = Stability.of(spec, group, optimizer.defaults.get("lr"))
+        factor = stability.rate if spec.decoupled else _coupled_factor(spec, getattr(optimizer, "grad_scale", None))
+
         def step_of(weights: list[Weight]) -> GroupStep:
             return GroupStep(
                 spec,
                 weights,
-                Stability.of(spec, group, optimizer.defaults.get("lr")),
+                stability,
                 self._residuals_for(len(self._matrices), weights[0][1].device),
-                group.get("lr"),
+                factor,
                 lent,
                 optimizer.state,
-                getattr(optimizer, "grad_scale", None),
                 turn.skip,
                 dist.is_available() and dist.is_initialized(),
             )
@@ -127,21 +132,26 @@ class GroupPenalty:
 
     def _apply_whole(self, weights: list[Weight], step: GroupStep) -> None:
         """Weights that are whole on this process."""
-        if weights and weights[0][1].is_cuda and not is_fake(weights[0][1]):
-            weights = self._apply_by_kernels(weights, step)
+        if not weights:
+            return
+        first, spec = weights[0][1], step.spec
+        # A schedule-free optimizer has a copy of each weight that has to be moved as well, in memory that may be replaced.
+        if (
+            self._recorder.serves(first.device)
+            and not is_fake(first)
+            and not spec.schedule_free
+            and not torch.is_grad_enabled()
+        ):
+            weights = self._steps_on(first.device).apply(weights, step)
         if weights:
-            moves = _plain_torch.directions(weights, step.spec, step.stability)
-            _move(moves, weights[0][1].device, step)
+            with own_precision(spec.precision, weights[0][1].device):
+                for moves in _plain_torch.directions(weights, spec, step.stability):
+                    step.apply_all(*moves)
 
-    def _apply_by_kernels(self, weights: list[Weight], step: GroupStep) -> list[Weight]:
-        """Returns the weights that the kernels do not take."""
-        spec, stability = step.spec, step.stability
-        if spec.decoupled:
-            return self._kernels.decouple(weights, spec, stability, step.residuals, step.skip)
-        gradients, rest = self._kernels.couple(weights, spec, stability, step.residuals, step.grad_scale, step.skip)
-        for p, grad in gradients:
-            step.lent.lend(p, grad)
-        return rest
+    def _steps_on(self, device: torch.device) -> DeviceSteps:
+        if self._device_steps is None or self._device_steps.device != device:
+            self._device_steps = DeviceSteps(device, Kernels(), self._recorder)
+        return self._device_steps
 
     def _apply_dtensors(self, weights: list[Weight], step: GroupStep) -> None:
         """Weights of which every rank has a piece."""
@@ -216,6 +226,15 @@ def _move(moves: Iterable[Move], device: torch.device, step: GroupStep) -> None:
     with own_precision(step.spec.precision, device):
         for weight, direction, residual in moves:
             step.apply(weight, direction, residual)
+
+
+def _coupled_factor(spec: PenaltySpec, grad_scale: Tensor | None) -> float | Tensor:
+    """λ, with the factor that GradScaler has multiplied the gradients with: fused optimizers divide them by it themselves."""
+    factor: float | Tensor = -spec.strength if spec.maximize else spec.strength
+    for tensor in (spec.strength_tensor, grad_scale):
+        if tensor is not None:
+            factor = factor * (tensor.to(factor.device) if isinstance(factor, Tensor) else tensor)
+    return factor
 
 
 def _repetitions(matrices: list[Tensor]) -> frozenset[int]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from bort import penalty
-from bort.optim._spec import Move, PenaltySpec, Weight
+from bort.optim._spec import PenaltySpec, Weight
 from bort.optim._stability import TINY, Stability
 
 # A batch of stacked weights is a copy of them: keep it small.
@@ -24,8 +24,12 @@ _STACK_ON_CPU = 2**14
 _STRIPS_FROM, _STRIPS = 512, 4
 
 
-def directions(weights: list[Weight], spec: PenaltySpec, stability: Stability) -> Iterator[Move]:
-    """The direction and residual of each weight."""
+Moves: TypeAlias = tuple[list[Weight], Tensor, Tensor]
+"""Weights of one shape, their guarded directions (weights, *shape) and their residuals (weights,)."""
+
+
+def directions(weights: list[Weight], spec: PenaltySpec, stability: Stability) -> Iterator[Moves]:
+    """The directions and residuals of all weights."""
     # Of weights with few rows or columns, whatever their shapes, the guard judges all at once. They are few or small.
     tiny: dict[Any, list[tuple[list[Weight], _Defects]]] = {}
     for batch in _batches(weights):
@@ -33,11 +37,11 @@ def directions(weights: list[Weight], spec: PenaltySpec, stability: Stability) -
         if spec.mode.endswith("full") and defects.d.shape[-1] < TINY:
             tiny.setdefault((defects.d.device, defects.d.dtype), []).append((batch, defects))
         else:
-            yield from _moves(batch, defects, defects.damping(stability))
+            yield _moves(batch, defects, defects.damping(stability))
     for members in tiny.values():
         factors = _damping_together([defects for _, defects in members], stability)
         for (batch, defects), factor in zip(members, factors, strict=True):
-            yield from _moves(batch, defects, factor)
+            yield _moves(batch, defects, factor)
 
 
 def direction(weight: Weight, spec: PenaltySpec, stability: Stability) -> tuple[Tensor, Tensor]:
@@ -75,14 +79,16 @@ def _stacked(batch: list[Weight]) -> Tensor:
         return first.clone().permute(order)[None]  # the step writes into it, and autograd needs it as it was
     if len(batch) == 1:
         return first.detach().permute(order)[None]
-    return torch.stack([p.detach().permute(order) for _, p in batch])
+    if order == list(range(first.ndim)):
+        return torch.stack([p for _, p in batch])
+    return torch.stack([p.permute(order) for _, p in batch])
 
 
-def _moves(batch: list[Weight], defects: _Defects, factor: Tensor | None) -> Iterator[Move]:
+def _moves(batch: list[Weight], defects: _Defects, factor: Tensor | None) -> Moves:
     order = _order(batch[0][1])
     own_order = sorted(range(len(order)), key=order.__getitem__)
     moves = defects.moves(factor).permute(0, *[1 + dimension for dimension in own_order])
-    yield from zip(batch, moves, defects.residuals, strict=True)
+    return batch, moves, defects.residuals
 
 
 def _order(p: Tensor) -> list[int]:

@@ -64,6 +64,8 @@ class Stability:
     rate: float | Tensor
     """a = α·λ; a tensor if the learning rate is one."""
     limits: Limits = limits()  # noqa: RUF009, a constant
+    on_device: bool = False
+    """The rate is a tensor of which nothing may be read back: what is launched with it may be recorded."""
 
     @classmethod
     def of(cls, spec: PenaltySpec, group: dict[str, Any], default_lr: float | Tensor | None) -> Stability:
@@ -110,7 +112,8 @@ class Stability:
         # (a + 1)(a − 1) ≤ 1 up to a = √2.
         limit = self.limits.step * (math.sqrt(0.5) if l1 and isinstance(s, Tensor) else 1.0)
         # ‖D‖₂ ≤ ‖D‖_F, and the usual step is far below its limit. Only a CPU can look without waiting for a device.
-        if d.device.type == "cpu" and not torch.compiler.is_compiling() and not is_fake(d):
+        may_look = not self.on_device and not torch.compiler.is_compiling() and not is_fake(d)
+        if may_look and d.device.type == "cpu":
             largest = torch.linalg.vector_norm(d, dim=(-2, -1)).amax() if full else d.abs().amax()
             if self.is_proven(largest, reach, limit):
                 return None

@@ -5,9 +5,12 @@ import torch
 from torch import nn
 
 from bort import penalty
+from bort.optim._apply import GroupStep, LentGradients
+from bort.optim._device_steps import DeviceSteps
 from bort.optim._spec import PenaltySpec
 from bort.optim._stability import Stability
-from bort.optim.kernels import Kernels, Tuning
+from bort.optim.kernels import Kernels, Tuning, _launch
+from tests.optim.recording import CpuRecorder, Tape
 
 EACH_ALONE = Tuning(scratch_bytes=1)
 IN_SEGMENTS = Tuning(scratch_bytes=1, segment=128, long=300)
@@ -19,6 +22,23 @@ ODD = [(9, 8), (8, 9), (64, 25), (131, 199), (199, 131), (16, 3, 3, 3)]
 
 def kernels(tuning=None):
     return Kernels(available=lambda device: True, tuning=tuning)
+
+
+def steps(tuning=None, recorder=None):
+    return DeviceSteps(torch.device("cpu"), kernels(tuning), recorder or CpuRecorder(wanted=False))
+
+
+def gradients(steps, weights, spec, stability, residuals, *, grad_scale=1.0, skip=None):
+    """What the weights have as gradients after a step, as the base optimizer gets them. They have their own again then."""
+    factor = stability.rate if spec.decoupled else spec.strength * grad_scale * (-1 if spec.maximize else 1)
+    lent = LentGradients()
+    slots = list(enumerate(weights))
+    with torch.no_grad():
+        elsewhere = steps.apply(slots, GroupStep(spec, slots, stability, residuals, factor, lent, {}, skip, False))
+    assert elsewhere == []
+    penalised = [p.grad for p in weights]
+    lent.give_back()
+    return penalised
 
 
 def check(
@@ -35,16 +55,11 @@ def check(
     own_scales = not isinstance(scale, float)
     if own_scales:
         settings |= {"scale": "initial", "scales": torch.tensor(scale)[:, None]}
-    spec = PenaltySpec(0.5, **({"scale": scale} | settings))
-    stability, slots = Stability(a), list(enumerate(weights))
+    spec, stability = PenaltySpec(0.5, **({"scale": scale, "decoupled": not coupled} | settings)), Stability(a)
     with torch.no_grad():
-        if coupled:
-            gradients, rest = kernels(tuning).couple(slots, spec, stability, residuals, None)
-            results = dict(gradients)
-        else:
-            rest = kernels(tuning).decouple(slots, spec, stability, residuals, None)
-            results = {p: p.detach() for p in weights}
-    assert rest == []
+        assert kernels(tuning).divide(list(enumerate(weights)), spec).rest == ()
+    penalised = gradients(steps(tuning), weights, spec, stability, residuals)
+    results = dict(zip(weights, penalised if coupled else [p.detach() for p in weights], strict=True))
     for slot, (p, w, residual) in enumerate(zip(weights, before, residuals.tolist(), strict=True)):
         x = penalty.matrices(w)
         if own_scales:
@@ -103,14 +118,11 @@ def test_large_weights(shapes, tuning, coupled):
 
 def test_a_scaled_gradient():
     p = nn.Parameter(torch.randn(16, 24) / 8)
-    before = p.detach().clone()
     p.grad = torch.zeros_like(p)
-    residuals = torch.empty(1)
-    with torch.no_grad():
-        ((_, grad),), _ = kernels().couple(
-            [(0, p)], PenaltySpec(1.0, maximize=True), Stability(0.1), residuals, torch.tensor(8.0)
-        )
-    torch.testing.assert_close(grad, -8 * penalty.gradient(before), rtol=1e-2, atol=1e-2)
+    scale = torch.tensor(8.0)
+    spec = PenaltySpec(1.0, maximize=True)
+    (grad,) = gradients(steps(), [p], spec, Stability(0.1), torch.empty(1), grad_scale=scale)
+    torch.testing.assert_close(grad, -8 * penalty.gradient(p.detach()), rtol=1e-2, atol=1e-2)
 
 
 @pytest.mark.parametrize("kind", [torch.bool, torch.float32])
@@ -120,14 +132,12 @@ def test_a_skipped_step_computes_nothing(shape, tuning, kind):
     p = nn.Parameter(torch.full(shape, torch.nan))
     p.grad = torch.randn(shape)
     residuals, skip = torch.tensor([0.25]), torch.ones((), dtype=kind)
-    ours, settings = kernels(tuning), (PenaltySpec(1.0), Stability(torch.tensor(0.1)), residuals)
-    with torch.no_grad():
-        assert ours.decouple([(0, p)], *settings, skip) == []
+    for decoupled in (True, False):
+        spec, stability = PenaltySpec(1.0, decoupled=decoupled), Stability(torch.tensor(0.1))
+        (grad,) = gradients(steps(tuning), [p], spec, stability, residuals, skip=skip)
         assert p.isnan().all()
-        ((_, grad),), rest = ours.couple([(0, p)], *settings, None, skip)
-    assert rest == []
-    assert torch.equal(grad, p.grad)
-    assert residuals.item() == 0.25
+        assert torch.equal(grad, p.grad)
+        assert residuals.item() == 0.25
 
 
 def test_directions_of_whole_matrices():
@@ -149,3 +159,50 @@ def test_directions_of_whole_matrices():
             assert (direction.double() - exact).norm() < 1e-2 * exact.norm(), slot
             assert residual.item() == pytest.approx(penalty.residual(matrix.double() / root).item(), rel=5e-3)
             assert torch.equal(direction, second[slot][0])
+
+
+@pytest.fixture
+def _recordable(monkeypatch):
+    """Launches of kernels go onto the tape, as torch's operations do."""
+    start = _launch._start
+
+    def record(batch, kernel, programs, arguments, *others):
+        if Tape.current is None:
+            start(batch, kernel, programs, arguments, *others)
+        else:
+            Tape.current.add(lambda *arguments: start(batch, kernel, programs, arguments, *others), *arguments)
+
+    monkeypatch.setattr(_launch, "_start", record)
+
+
+@pytest.mark.usefixtures("_recordable")
+@pytest.mark.parametrize("tuning", [None, EACH_ALONE], ids=["together", "each alone"])
+@pytest.mark.parametrize("decoupled", [False, True])
+def test_recorded_launches_are_those_one_by_one(decoupled, tuning):
+    """Weights for the kernels and for plain torch, of two dtypes; numbers that change, gradients that move, one of which comes
+    to be laid out in memory otherwise than its weight."""
+    shapes = [(16, 24), (24, 16), (3, 9), (20, 12, 1, 1), (9, 30)]
+    results = []
+    for wanted in (True, False):
+        torch.manual_seed(0)
+        weights = [nn.Parameter(torch.randn(shape) / 4) for shape in shapes]
+        weights[4].data = weights[4].data.half()
+        recorder, residuals = CpuRecorder(wanted), torch.zeros(len(shapes))
+        ours, history = steps(tuning, recorder), []
+        for step in range(6):
+            for p in weights:
+                p.grad = torch.randn_like(p)
+            weights[3].grad = torch.randn(20, 12, 1, 1).to(memory_format=torch.channels_last)
+            if step >= 4:
+                weights[0].grad = torch.randn(24, 16).T
+            stability, spec = Stability(0.02 * (1 + step)), PenaltySpec(0.1 + step, decoupled=decoupled)
+            history.append(
+                gradients(ours, weights, spec, stability, residuals, skip=torch.tensor(step == 3), grad_scale=step)
+            )
+            history[-1] = [grad.clone() for grad in history[-1]]
+            history.append([residuals.clone(), *(p.detach().clone() for p in weights)])
+        assert (recorder.recorded, recorder.replayed) == ((1, 5) if wanted else (0, 0))
+        results.append(history)
+    for recorded, one_by_one in zip(*results, strict=True):
+        for a, b in zip(recorded, one_by_one, strict=True):
+            assert torch.equal(a, b)

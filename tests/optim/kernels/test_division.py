@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch import nn
 
 from bort.optim._spec import PenaltySpec
 from bort.optim.kernels import Tuning
@@ -51,6 +52,17 @@ WEIGHT = torch.randn(16, 32)
 )
 def test_what_the_kernels_take(divisions, weight, settings, expected):
     assert taken(divisions, [weight], PenaltySpec(0.1, **settings)) == ([0] if expected else [])
+
+
+@pytest.mark.skipif(not hasattr(torch.Tensor, "grad_dtype"), reason="gradients have the dtype of their weights here")
+@pytest.mark.parametrize("decoupled", [False, True])
+def test_a_gradient_of_another_dtype_is_left_to_torch_if_it_is_read(divisions, decoupled):
+    weight = nn.Parameter(torch.randn(16, 32).bfloat16())
+    weight.grad_dtype = torch.float32
+    spec = PenaltySpec(0.1, decoupled=decoupled)
+    assert taken(divisions, [weight], spec) == [0]
+    weight.grad = torch.zeros(16, 32)
+    assert taken(divisions, [weight], spec) == ([0] if decoupled else [])
 
 
 def test_some_of_a_list(divisions):

@@ -3,8 +3,20 @@
 Triton is imported when the first weight is given to the kernels, so this package can be imported anywhere.
 """
 
-from bort.optim.kernels._division import is_capturing
-from bort.optim.kernels._run import Kernels
+from bort.optim.kernels._division import Division, is_capturing
+from bort.optim.kernels._gradients import PenalisedGradients
+from bort.optim.kernels._run import Kernels, launch, scales_on, scratch_size
+from bort.optim.kernels._scalars import Scalars
 from bort.optim.kernels._tuning import Tuning
 
-__all__ = ["Kernels", "Tuning", "is_capturing"]
+__all__ = [
+    "Division",
+    "Kernels",
+    "PenalisedGradients",
+    "Scalars",
+    "Tuning",
+    "is_capturing",
+    "launch",
+    "scales_on",
+    "scratch_size",
+]

@@ -48,6 +48,14 @@ class Division:
     """The weights that the kernels take, those of one dtype together, with their tables."""
     rest: tuple[int, ...]
 
+    def tables(self) -> list[Tensor]:
+        return [
+            table
+            for _, tiling in self.parts
+            for batch in tiling.batches
+            for table in (batch.matrices, batch.stage_tiles, batch.gram_tiles, *batch.apply_tiles)
+        ]
+
 
 class Divisions:
     """The divisions of the last few lists: in a mixture of experts other weights have gradients at each step.
@@ -58,28 +66,35 @@ class Divisions:
     def __init__(self, available: Callable[[torch.device], bool], tuning: Tuning) -> None:
         self._available, self._tuning = available, tuning
         self._kept: dict[Any, Division] = {}
+        self._captured: dict[Any, Division] = {}
+        """Those that a CUDA graph has the addresses of: nobody tells when it is gone, so they stay."""
 
     def of(self, weights: list[Weight], spec: PenaltySpec) -> Division:
         if not _takes_spec(spec):
             return Division((), tuple(range(len(weights))))
-        key = (spec.precision, *[(slot, p.data_ptr(), p.shape, p.stride()) for slot, p in weights])
-        division = self._kept.get(key)
+        key = (
+            spec.precision,
+            *[(slot, p.data_ptr(), p.shape, p.stride(), p.dtype, _gradient_fits(p, spec)) for slot, p in weights],
+        )
+        division = self._kept.get(key) or self._captured.get(key)
         if division is None:
-            taken = self._taken(weights)
+            taken = self._taken(weights, spec)
             if taken and is_capturing():
                 # No step before the capture has made these tables, and now they cannot be uploaded.
                 return Division((), tuple(range(len(weights))))
             if len(self._kept) >= _LARGEST_CACHE:
                 self._kept.clear()
             division = self._kept[key] = self._make(weights, taken, keep_errors=spec.precision == "high")
+        if is_capturing():
+            self._captured[key] = division
         return division
 
-    def _taken(self, weights: list[Weight]) -> dict[torch.dtype, list[int]]:
+    def _taken(self, weights: list[Weight], spec: PenaltySpec) -> dict[torch.dtype, list[int]]:
         """Positions of the weights that the kernels take."""
         device = weights[0][1].device  # where the residuals are; weights on other devices are left to plain torch
         positions: dict[torch.dtype, list[int]] = {}
         for position, (_, p) in enumerate(weights):
-            if p.device == device and self._available(device) and _takes_weight(p):
+            if p.device == device and self._available(device) and _takes_weight(p) and _gradient_fits(p, spec):
                 positions.setdefault(p.dtype, []).append(position)
         return positions
 
@@ -112,6 +127,12 @@ def _takes_weight(p: Tensor) -> bool:
         and p.stride(0) == columns
         and _is_dense(p[0])
     )
+
+
+def _gradient_fits(p: Tensor, spec: PenaltySpec) -> bool:
+    """Whether the gradient, if the kernels read it, has the weight's dtype, as they take it to have. (``grad_dtype`` allows
+    others.)"""
+    return spec.decoupled or p.grad is None or p.grad.dtype is p.dtype
 
 
 def _is_dense(row: Tensor) -> bool:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from collections.abc import Iterable
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 import triton.language as tl
 from torch import Tensor
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from bort.optim._stability import Limits
 from bort.optim.kernels._columns import TILE
+from bort.optim.kernels._scalars import Scalars
 from bort.optim.kernels._tiles import STAGE, TileBatch
 from bort.optim.kernels._triton import apply, gram, stage
 from bort.optim.kernels._triton_hopper import apply_large, gram_large
@@ -32,23 +32,8 @@ _OPTIONS: dict[Any, dict[str, int]] = {
 _DTYPES = {torch.float32: tl.float32, torch.bfloat16: tl.bfloat16, torch.float16: tl.float16}
 
 
-@dataclass(frozen=True, slots=True)
-class Scalars:
-    """The numbers of one step. A tensor beside a number multiplies it, on the device."""
-
-    scale: float
-    """s, of all weights."""
-    scales: Tensor | None
-    """s of each weight, by its slot: E is then divided by it, and ``scale`` is 1."""
-    rate: float
-    """a = α·λ, by which the stability of the step is judged."""
-    rate_tensor: Tensor | None
-    strength: float
-    """What E·X is multiplied by before it is added: −α·λ to the weight (decoupled), λ to the gradient (coupled)."""
-    strength_tensor: Tensor | None
-    limits: Limits
-    skip: Tensor | None = None
-    """Not zero: leave weights and residuals as they are; results are the gradients alone."""
+Memory: TypeAlias = tuple[Tensor, Tensor]
+"""For scratch: numbers of half and of single precision."""
 
 
 class _Scratch(NamedTuple):
@@ -62,14 +47,20 @@ class _Scratch(NamedTuple):
 
 
 def launch(
-    batch: TileBatch, dtype: torch.dtype, scalars: Scalars, residuals: Tensor, addresses: Tensor | None = None
+    batch: TileBatch,
+    dtype: torch.dtype,
+    scalars: Scalars,
+    residuals: Tensor,
+    addresses: Tensor | None = None,
+    memory: Memory | None = None,
 ) -> None:
     """The penalty of all weights of a batch, in four launches (five if there are tall weights as well as wide ones).
 
     Without ``addresses`` the weights are changed in place; with them, (weights, 2) int64, what is added to are the gradients
-    at the first of each two addresses, and the results go to the second.
+    at the first of each two addresses, and the results go to the second. ``memory`` is for scratch, at least of the size that
+    `scratch_size` says; without it torch's allocator is asked, and has it back when all is launched.
     """
-    scratch = _scratch(batch)
+    scratch = _scratch(batch, memory or new_memory(scratch_size([batch]), batch.matrices.device))
     kind, skip = _DTYPES[dtype], scalars.skip
     arguments = (batch.matrices, batch.stage_tiles, scratch.x, skip, kind, skip is not None, STAGE)
     _start(batch, stage, len(batch.stage_tiles), arguments, (skip,))
@@ -80,13 +71,31 @@ def launch(
             _launch_apply(batch, scratch, scalars, tiles, is_tall, kind, addresses)
 
 
-def _scratch(batch: TileBatch) -> _Scratch:
-    device = batch.matrices.device
-    x = torch.empty(batch.x_size, dtype=torch.float16, device=device).view(batch.large or 1, -1)
-    e = torch.empty(batch.e_size, dtype=torch.float16, device=device).view(batch.large or 1, -1)
-    sizes = [len(batch.gram_tiles), len(batch.members), batch.probe_size]
-    numbers = torch.empty(sum(sizes), dtype=torch.float32, device=device)
-    return _Scratch(x, e, *torch.split(numbers, sizes))
+def scratch_size(batches: Iterable[TileBatch]) -> tuple[int, int]:
+    """How many numbers of half and of single precision the launches of one batch after the other need."""
+    sizes = [(batch.x_size + batch.e_size, sum(_singles(batch))) for batch in batches]
+    return max(halves for halves, _ in sizes), max(singles for _, singles in sizes)
+
+
+def new_memory(size: tuple[int, int], device: torch.device) -> Memory:
+    halves, singles = size
+    return (
+        torch.empty(halves, dtype=torch.float16, device=device),
+        torch.empty(singles, dtype=torch.float32, device=device),
+    )
+
+
+def _scratch(batch: TileBatch, memory: Memory) -> _Scratch:
+    """At the beginning of each block of memory: what Triton compiles for depends on how addresses are aligned."""
+    halves, singles = memory
+    x, e = torch.split(halves[: batch.x_size + batch.e_size], [batch.x_size, batch.e_size])
+    sizes = _singles(batch)
+    norms, factors, probes = torch.split(singles[: sum(sizes)], sizes)
+    return _Scratch(x.view(batch.large or 1, -1), e.view(batch.large or 1, -1), norms, factors, probes)
+
+
+def _singles(batch: TileBatch) -> list[int]:
+    return [len(batch.gram_tiles), len(batch.members), batch.probe_size]
 
 
 def _launch_gram(batch: TileBatch, scratch: _Scratch, scalars: Scalars) -> None:
@@ -105,10 +114,10 @@ def _launch_gram(batch: TileBatch, scratch: _Scratch, scalars: Scalars) -> None:
 
 def _launch_judge(batch: TileBatch, scratch: _Scratch, scalars: Scalars, residuals: Tensor) -> None:
     memory = (batch.matrices, scratch.e, scratch.norms, scratch.probes, residuals, scratch.factors)
-    limits, optional = scalars.limits, (scalars.rate_tensor, scalars.skip)
-    numbers = (scalars.rate, scalars.rate_tensor, scalars.scale, limits.step, limits.scale, limits.shortened)
-    constants = (_ITERATIONS, *[tensor is not None for tensor in optional], *_JUDGE_TILE)
-    _start(batch, judge, len(batch.members), (*memory, *numbers, scalars.skip, *constants), optional)
+    limits, skip = scalars.limits, scalars.skip
+    numbers = (scalars.rate, scalars.scale, limits.step, limits.scale, limits.shortened, skip)
+    constants = (_ITERATIONS, skip is not None, *_JUDGE_TILE)
+    _start(batch, judge, len(batch.members), (*memory, *numbers, *constants), (skip,))
 
 
 def _launch_apply(
@@ -121,8 +130,8 @@ def _launch_apply(
     addresses: Tensor | None,
 ) -> None:
     x, e = scratch.x, scratch.e
-    optional = (addresses, scalars.strength_tensor, scalars.skip)
-    numbers = (scratch.factors, addresses, scalars.strength, scalars.strength_tensor, scalars.skip)
+    optional = (addresses, scalars.skip)
+    numbers = (scratch.factors, addresses, scalars.factor, scalars.skip)
     constants = (kind, *[tensor is not None for tensor in optional], bool(is_tall))
     if not batch.large:
         arguments = (batch.matrices, tiles, x, e, *numbers, *constants, TILE, TILE, _STEP)

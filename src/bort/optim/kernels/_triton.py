@@ -188,19 +188,17 @@ def apply(
     e,
     factors,
     addresses,
-    rate,
-    rate_tensor,
+    rate_at,
     skip,
     DTYPE: tl.constexpr,
     COUPLED: tl.constexpr,
-    HAS_RATE: tl.constexpr,
     HAS_SKIP: tl.constexpr,
     TALL: tl.constexpr,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
     STEP: tl.constexpr,
 ):
-    """W ← W + rate·E·X, or result ← gradient + rate·E·X. One program a tile of ROWS × COLUMNS of X.
+    """W ← W − rate·E·X, or result ← gradient + rate·E·X. One program a tile of ROWS × COLUMNS of X.
 
     Args:
         matrices: the matrix table, (matrices, MATRIX_COLUMNS).
@@ -208,7 +206,7 @@ def apply(
         x, e: scratch that holds X and E of all matrices.
         factors: the stability factor of each matrix, (matrices,).
         addresses: the address table, (matrices, ADDRESS_COLUMNS); read only if COUPLED.
-        rate, rate_tensor: what E·X is multiplied by, the product of both; the tensor is read only if HAS_RATE.
+        rate_at: where the rate is that E·X is multiplied by.
         skip: not 0 if the weights have to stay as they are, or the results are to be the gradients; read only if HAS_SKIP.
         DTYPE: of weights and gradients.
         STEP: columns of E that are multiplied at a time.
@@ -260,9 +258,9 @@ def apply(
         start = top.to(tl.int64) * long + left
         rows_left = k - top
         columns_left = long - left
-    if HAS_RATE:
-        rate *= tl.load(rate_tensor).to(tl.float32)
-    rate *= tl.load(factors + matrix)
+    rate = tl.load(rate_at).to(tl.float32) * tl.load(factors + matrix)
+    if not COUPLED:
+        rate = -rate
     if HAS_SKIP:
         rate = tl.where(skipped, 0.0, rate)  # the factor has not been computed
     if COUPLED:

@@ -101,19 +101,17 @@ def apply_large(
     e,
     factors,
     addresses,
-    rate,
-    rate_tensor,
+    rate_at,
     skip,
     DTYPE: tl.constexpr,
     COUPLED: tl.constexpr,
-    HAS_RATE: tl.constexpr,
     HAS_SKIP: tl.constexpr,
     TALL: tl.constexpr,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
     STEP: tl.constexpr,
 ):
-    """W ← W + rate·E·X, or result ← gradient + rate·E·X. One program a tile of ROWS × COLUMNS of W as it lies in memory.
+    """W ← W − rate·E·X, or result ← gradient + rate·E·X. One program a tile of ROWS × COLUMNS of W as it lies in memory.
 
     Args:
         x: X as blocks of STEP × COLUMNS, or STEP × ROWS if TALL.
@@ -145,9 +143,9 @@ def apply_large(
             sums = tl.dot(e.load([top, at]), x.load([at, left]), sums)
         height = k
         pitch = long
-    if HAS_RATE:
-        rate *= tl.load(rate_tensor).to(tl.float32)
-    rate *= tl.load(factors)
+    rate = tl.load(rate_at).to(tl.float32) * tl.load(factors)
+    if not COUPLED:
+        rate = -rate
     if HAS_SKIP:
         rate = tl.where(skipped, 0.0, rate)
     rows_left = height - top

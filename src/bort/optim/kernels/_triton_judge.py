@@ -26,15 +26,13 @@ def judge(
     probes,
     residuals,
     factors,
-    rate,
-    rate_tensor,
+    rate_at,
     scale,
     step_limit,
     scale_limit,
     shortened,
     skip,
     ITERATIONS: tl.constexpr,
-    HAS_RATE: tl.constexpr,
     HAS_SKIP: tl.constexpr,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
@@ -48,7 +46,7 @@ def judge(
         probes: scratch for two vectors a matrix.
         residuals: ‖E‖_F/√k goes to the matrix's slot.
         factors: the stability factor of each matrix goes here, (matrices,).
-        rate, rate_tensor: a = α·λ, the product of both; the tensor is read only if HAS_RATE.
+        rate_at: where a = α·λ is.
         scale: s.
         step_limit, scale_limit, shortened: `_stability.Limits`.
         skip: not 0 if the residuals have to stay as they are; read only if HAS_SKIP.
@@ -63,8 +61,7 @@ def judge(
     first = tl.load(row + FIRST_NORM)
     count = tl.load(row + NORM_COUNT).to(tl.int32)
     slot = tl.load(row + SLOT)
-    if HAS_RATE:
-        rate *= tl.load(rate_tensor).to(tl.float32)
+    rate = tl.load(rate_at).to(tl.float32)
     columns = tl.arange(0, COLUMNS)
     total = tl.zeros((COLUMNS,), dtype=tl.float32)
     for start in range(0, count, COLUMNS):
