@@ -179,8 +179,8 @@ def _recordable(monkeypatch):
 @pytest.mark.parametrize("tuning", [None, EACH_ALONE], ids=["together", "each alone"])
 @pytest.mark.parametrize("decoupled", [False, True])
 def test_recorded_launches_are_those_one_by_one(decoupled, tuning):
-    """Weights for the kernels and for plain torch, of two dtypes; numbers that change, gradients that move, one of which comes
-    to be laid out in memory otherwise than its weight."""
+    """Weights for the kernels and for plain torch, of two dtypes; numbers that change; gradients that move, one of them to be
+    laid out in memory otherwise than its weight."""
     shapes = [(16, 24), (24, 16), (3, 9), (20, 12, 1, 1), (9, 30)]
     results = []
     for wanted in (True, False):

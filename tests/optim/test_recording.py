@@ -1,0 +1,365 @@
+"""Steps that are recorded and replayed are those launched one by one, to the bit, whatever happens between them.
+
+Here on CPU tensors, with a recorder that is as blind as a CUDA graph (`recording`). On a GPU: test_graphs_cuda.
+"""
+
+import gc
+import weakref
+
+import pytest
+import torch
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from bort import BortA, BortS, bortify
+from bort.optim._recorder import CudaRecorder
+
+from .cases import assert_same
+from .recording import CpuRecorder, through
+
+SHAPES = [(4, 6), (6, 4), (4, 6), (9, 10), (2, 9), (8, 2, 3, 3)]
+
+
+class Descent(torch.optim.Optimizer):
+    """A base optimizer that takes weights of any dtype and layout, and GradScaler's word."""
+
+    def __init__(self, params, lr):
+        super().__init__(params, {"lr": lr})
+
+    @torch.no_grad()
+    def step(self):
+        if not getattr(self, "found_inf", torch.zeros(())):
+            for group in self.param_groups:
+                for p in group["params"]:
+                    if p.grad is not None:
+                        p -= group["lr"] * p.grad / getattr(self, "grad_scale", 1.0)
+
+
+Coupled = bortify(Descent)
+
+
+def random(shape, seed):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)) / 3
+
+
+class Training:
+    """An optimizer on a few weights, and what can happen to it. With the same events, two of these have the same numbers."""
+
+    def __init__(self, recorder, cls=Coupled, **options):
+        self.recorder = recorder
+        self.weights = [nn.Parameter(random(shape, seed)) for seed, shape in enumerate(SHAPES)]
+        self.frozen, self.elsewhere, self.steps = set(), {}, 0
+        self.optimizer = cls(self.weights, **({"lr": 0.1, "constraint": 0.2, "decoupled": False} | options))
+        if recorder is not None:
+            through(recorder, self.optimizer)
+
+    @property
+    def groups(self):
+        return self.optimizer.param_groups
+
+    def weight(self, number):
+        return self.weights[number % len(self.weights)]
+
+    def set(self, **values):
+        for group in self.groups:
+            group.update(values)
+
+    def step(self, _=0):
+        """With gradients at new addresses at each third step, and where they were at the others."""
+        self.steps += 1
+        for position, p in enumerate(self.weights):
+            grad = random(p.shape, 100 * self.steps + position).to(p.dtype)
+            if position in self.frozen:
+                p.grad = None
+            elif p.grad is not None and self.steps % 3:
+                p.grad.copy_(grad)
+            else:
+                p.grad = grad
+        before = [p.grad for p in self.weights]
+        self.optimizer.step()
+        assert all(p.grad is grad for p, grad in zip(self.weights, before, strict=True))
+
+    def train(self, _=0):
+        for _ in range(3):
+            self.step()
+
+    # What happens to weights.
+
+    def move(self, number):
+        """To other memory; nan is left behind."""
+        p = self.weight(number)
+        old, p.data = p.data, p.data.clone()
+        old.fill_(torch.nan)
+
+    def swap(self, number):
+        """To other memory, and the next time back again, as averaged weights are swapped."""
+        p = self.weight(number)
+        other = self.elsewhere.pop(p, None)
+        if other is None or (other.shape, other.dtype) != (p.shape, p.dtype):
+            other = torch.empty_like(p.data)
+        self.elsewhere[p], p.data = p.data, other.copy_(p.data)
+
+    def narrow(self, number):
+        """Fewer rows at the same address."""
+        p = self.weight(number)
+        if len(p) > 2:
+            p.data, p.grad = p.data[:-2], None
+
+    def transpose(self, number):
+        """Other strides at the same address."""
+        p = self.weight(number)
+        p.data, p.grad = p.data.transpose(0, 1), None
+
+    def convert(self, number):
+        p = self.weight(number)
+        p.data, p.grad = p.data.to(torch.float32 if p.dtype is torch.float64 else torch.float64), None
+
+    def freeze(self, number):
+        self.frozen ^= {number % len(self.weights)}
+
+    def add(self, number):
+        self.weights.append(nn.Parameter(random((4 + number, 5), 50 + number)))
+        self.optimizer.add_param_group({"params": self.weights[-1:]})
+
+    def drop(self, _=0):
+        params = self.groups[0]["params"]
+        if len(params) > 1:
+            gone = params.pop()
+            self.weights = [p for p in self.weights if p is not gone]
+            self.elsewhere.pop(gone, None)
+            self.frozen.clear()
+
+    # What happens to settings.
+
+    def change_rate(self, number):
+        self.set(lr=0.1 / (1 + number))
+
+    def change_rate_to_a_tensor(self, number):
+        self.set(lr=torch.tensor(0.05 / (1 + number)))
+
+    def change_strength(self, number):
+        self.set(constraint=0.3 / (1 + number))
+
+    def change_scale(self, number):
+        self.set(scale=(1.0, 1.5, "adaptive", "initial")[number % 4])
+
+    def change_mode(self, number):
+        self.set(mode=("full", "rows", "columns", "l1-full")[number % 4])
+
+    def change_every(self, number):
+        self.set(every=1 + number % 3)
+
+    def change_coupling(self, number):
+        self.set(decoupled=bool(number % 2))
+
+    def change_blocks(self, number):
+        if all(len(p) % 2 == 0 for p in self.weights):
+            self.set(blocks=1 + number % 2)
+
+    def reload(self, _=0):
+        self.optimizer.load_state_dict(self.optimizer.state_dict())
+
+    # What happens to steps.
+
+    def step_with_inf(self, _=0):
+        """GradScaler calls the step off: no penalty."""
+        self.scaled_step(0, found_inf=1.0)
+
+    def scaled_step(self, number, found_inf=0.0):
+        self.optimizer.found_inf, self.optimizer.grad_scale = torch.tensor(found_inf), torch.tensor(2.0**number)
+        self.step()
+        del self.optimizer.found_inf, self.optimizer.grad_scale
+
+    def captured_step(self, _=0):
+        if self.recorder is not None:
+            self.recorder.capturing = True
+        self.step()
+        if self.recorder is not None:
+            self.recorder.capturing = False
+
+
+EVENTS = sorted(
+    name for name, value in vars(Training).items() if callable(value) and name not in ("__init__", "weight", "set")
+)
+
+
+def numbers(training):
+    return [*(p.detach() for p in training.weights), torch.tensor(list(training.optimizer.residuals().values()))]
+
+
+@given(
+    st.booleans(),
+    st.lists(st.tuples(st.sampled_from(EVENTS), st.integers(0, 5)), max_size=10),
+)
+@example(True, [("narrow", 0), ("train", 0), ("transpose", 1), ("train", 0), ("convert", 2), ("train", 0)])
+@example(False, [("swap", 0), ("train", 0), ("swap", 0), ("train", 0), ("move", 3), ("train", 0), ("drop", 0)])
+@settings(max_examples=60)
+def test_any_sequence_of_events(decoupled, events):
+    recorded, one_by_one = (Training(CpuRecorder(wanted), decoupled=decoupled) for wanted in (True, False))
+    for event, number in [("train", 0), *events, ("train", 0)]:
+        for training in (recorded, one_by_one):
+            getattr(training, event)(number)
+        assert_same(
+            [p.detach().nan_to_num(7.0) for p in recorded.weights],
+            [p.detach().nan_to_num(7.0) for p in one_by_one.weights],
+        )
+    assert recorded.optimizer.residuals() == pytest.approx(one_by_one.optimizer.residuals(), rel=0, abs=0, nan_ok=True)
+    assert recorded.recorder.replayed >= 2
+    assert one_by_one.recorder.recorded == 0
+
+
+OPTIMIZERS = {
+    "S": (BortS, {"momentum": 0.9}),
+    "S decoupled": (BortS, {"decoupled": True}),
+    "A": (BortA, {"lr": 0.01, "decoupled": True}),
+    "Adam coupled": (bortify(torch.optim.Adam), {"lr": 0.01}),
+    "maximize": (BortS, {"maximize": True}),
+    "every": (BortS, {"every": 2}),
+    "warm-up": (BortS, {"warmup": 4}),
+    "rows": (BortS, {"mode": "rows", "decoupled": True}),
+    "l1-columns": (BortS, {"mode": "l1-columns"}),
+    "initial": (BortS, {"scale": "initial"}),
+    "a rate in memory": (BortS, {"lr": torch.tensor(0.1)}),
+}
+
+
+@pytest.mark.parametrize(("cls", "options"), OPTIMIZERS.values(), ids=OPTIMIZERS)
+def test_recorded_steps_are_those_of_plain_torch(cls, options):
+    """Which has its numbers on the host."""
+    recorded, plain = (Training(recorder, cls, fused=True, **options) for recorder in (CpuRecorder(), None))
+    for event in ("train", "step_with_inf", "train", "scaled_step", "train"):
+        for training in (recorded, plain):
+            getattr(training, event)(3)
+    for ours, theirs in zip(numbers(recorded), numbers(plain), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-6)
+    assert recorded.recorder.replayed >= 3
+
+
+def counts(training):
+    return training.recorder.recorded, training.recorder.replayed
+
+
+def test_a_second_step_is_recorded_and_the_others_are_replayed():
+    training = Training(CpuRecorder())
+    training.step()
+    assert counts(training) == (0, 0)
+    training.step()
+    assert counts(training) == (1, 1)
+    training.train()
+    assert counts(training) == (1, 4)
+
+
+@pytest.mark.parametrize("event", ["change_rate", "change_rate_to_a_tensor", "change_strength", "reload"])
+def test_numbers_do_not_need_another_recording(event):
+    training = Training(CpuRecorder())
+    training.train()
+    getattr(training, event)(2)
+    training.train()
+    assert counts(training) == (1, 5)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        *("move", "narrow", "transpose", "convert", "freeze", "drop"),
+        *("change_scale", "change_mode", "change_coupling", "captured_step"),
+    ],
+)
+def test_what_changes_the_launches_is_launched_once_and_then_recorded_anew(event):
+    training = Training(CpuRecorder())
+    training.train()
+    getattr(training, event)(1)
+    training.train()
+    assert counts(training) == (2, 4)
+
+
+def test_moved_gradients_are_found_without_another_recording():
+    training = Training(CpuRecorder())
+    for _ in range(4):
+        for p in training.weights:
+            p.grad = None
+        training.step()
+    assert counts(training) == (1, 3)
+
+
+def test_lists_that_alternate_are_kept():
+    training = Training(CpuRecorder())
+    for _ in range(4):
+        training.swap(0)
+        training.step()
+    assert counts(training) == (2, 2), "each address had its first step, then a recorded one"
+
+
+def test_more_lists_than_are_kept_are_never_recorded():
+    training = Training(CpuRecorder())
+    for step in range(15):
+        training.frozen = {step % 5}
+        training.step()
+    assert counts(training) == (0, 0)
+
+
+def test_a_larger_list_makes_the_smaller_one_use_its_memory():
+    """Recordings share their memory; one that has addresses of the smaller block is made anew."""
+    recorded, one_by_one = Training(CpuRecorder()), Training(CpuRecorder(wanted=False))
+    for frozen in ({3}, set(), {3}):
+        for training in (recorded, one_by_one):
+            training.frozen = frozen
+            training.train()
+    assert_same(numbers(recorded), numbers(one_by_one))
+    assert counts(recorded)[0] == 3
+
+
+class Failing(CpuRecorder):
+    def record(self, *arguments, **settings):
+        raise RuntimeError("operation not permitted when stream is capturing\nand a trace")
+
+
+@pytest.mark.parametrize("decoupled", [False, True])
+def test_where_nothing_can_be_recorded_there_is_one_warning_and_the_same_steps(decoupled):
+    failing, one_by_one = Training(Failing(), decoupled=decoupled), Training(CpuRecorder(False), decoupled=decoupled)
+    failing.step()
+    with pytest.warns(UserWarning, match=r"kernel by kernel.*\(operation not permitted.*capturing\)\. BORT_GRAPHS=0"):
+        failing.step()
+    failing.train()
+    for _ in range(5):
+        one_by_one.step()
+    assert_same(numbers(failing), numbers(one_by_one))
+
+
+def test_a_variable_of_the_environment_turns_recording_off(monkeypatch):
+    assert CudaRecorder().is_wanted()
+    monkeypatch.setenv("BORT_GRAPHS", "0")
+    assert not CudaRecorder().is_wanted()
+
+
+@pytest.mark.parametrize("decoupled", [False, True])
+def test_no_weight_is_kept_alive(decoupled):
+    training = Training(CpuRecorder(), decoupled=decoupled)
+    training.train()
+    gone = weakref.ref(training.weights[-1])
+    training.drop()
+    training.train()
+    gc.collect()
+    assert gone() is None
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
+@pytest.mark.parametrize("decoupled", [False, True])
+def test_other_dtypes(dtype, decoupled):
+    recorded, one_by_one = (Training(CpuRecorder(wanted), decoupled=decoupled) for wanted in (True, False))
+    for training in (recorded, one_by_one):
+        for p in training.weights[::2]:
+            p.data = p.data.to(dtype)
+        training.train()
+    assert_same(numbers(recorded), numbers(one_by_one))
+
+
+def test_a_float64_weight_has_its_rate_in_float64():
+    recorded, plain = Training(CpuRecorder(), decoupled=True), Training(None, decoupled=True)
+    for training in (recorded, plain):
+        for p in training.weights:
+            p.data = p.data.double()
+        training.train()
+    for ours, theirs in zip(recorded.weights, plain.weights, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-14, atol=1e-14)
