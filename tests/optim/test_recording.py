@@ -283,6 +283,31 @@ def test_moved_gradients_are_found_without_another_recording():
     assert counts(training) == (1, 3)
 
 
+@pytest.mark.parametrize("decoupled", [False, True])
+def test_residuals_are_those_of_the_last_step_also_after_a_weight_has_come_without_a_gradient(decoupled):
+    """The residuals of the group are in other memory then."""
+    recorded, one_by_one = (Training(CpuRecorder(wanted), decoupled=decoupled) for wanted in (True, False))
+    for training in (recorded, one_by_one):
+        training.train()
+        training.groups[0]["params"].append(nn.Parameter(random((5, 3), 77)))
+        training.train()
+    assert recorded.optimizer.residuals() == one_by_one.optimizer.residuals()
+
+
+def test_scales_of_a_checkpoint_are_used():
+    recorded, one_by_one = (
+        Training(CpuRecorder(wanted), BortS, scale="initial", momentum=0.9) for wanted in (True, False)
+    )
+    for training in (recorded, one_by_one):
+        training.train()
+        saved = training.optimizer.state_dict()
+        for state in saved["state"].values():
+            state["initial_scale"] = 3 * state["initial_scale"]
+        training.optimizer.load_state_dict(saved)
+        training.train()
+    assert_same(numbers(recorded), numbers(one_by_one))
+
+
 def test_lists_that_alternate_are_kept():
     training = Training(CpuRecorder())
     for _ in range(4):
