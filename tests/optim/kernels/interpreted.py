@@ -190,10 +190,14 @@ def test_recorded_launches_are_those_one_by_one(decoupled, tuning):
         recorder, residuals = CpuRecorder(wanted), torch.zeros(len(shapes))
         ours, history = steps(tuning, recorder), []
         for step in range(6):
-            for p in weights:
-                p.grad = torch.randn_like(p)
-            weights[3].grad = torch.randn(20, 12, 1, 1).to(memory_format=torch.channels_last)
-            if step >= 4:
+            if step == 5:
+                for p in weights:
+                    p.grad.copy_(torch.randn_like(p))  # other numbers at the same addresses
+            else:
+                for p in weights:
+                    p.grad = torch.randn_like(p)
+                weights[3].grad = torch.randn(20, 12, 1, 1).to(memory_format=torch.channels_last)
+            if step == 4:
                 weights[0].grad = torch.randn(24, 16).T
             stability, spec = Stability(0.02 * (1 + step)), PenaltySpec(0.1 + step, decoupled=decoupled)
             history.append(
