@@ -47,15 +47,14 @@ class InitialScales:
                 "scale='initial': make a step before the one that is captured in a CUDA graph, which would measure the scale "
                 "again at each replay"
             )
-        if self._scales is None:
-            wide = any(p.dtype is torch.float64 for _, p in weights)
-            with torch.inference_mode(False):  # a tensor made in inference mode could not be written to after it
-                self._scales = torch.ones(
-                    slots,
-                    group["blocks"],
-                    dtype=torch.float64 if wide else torch.float32,
-                    device=weights[0][1].device,
-                )
+        device = weights[0][1].device
+        with torch.inference_mode(False):  # a tensor made in inference mode could not be written to after it
+            if self._scales is None:
+                wide = any(p.dtype is torch.float64 for _, p in weights)
+                dtype = torch.float64 if wide else torch.float32
+                self._scales = torch.ones(slots, group["blocks"], dtype=dtype, device=device)
+            elif self._scales.device != device:  # the weights have moved
+                self._scales = self._scales.to(device)
         for slot, p in missing:
             scale = _saved(p, group["blocks"], state)
             if scale is None:
