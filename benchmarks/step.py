@@ -3,13 +3,17 @@
     python benchmarks/step.py [--nets resnet50 …] [--rounds 9] [--out FILE.json]
 
 The variants are interleaved, the first round is thrown away, medians are compared; a round is several steps in a row, as a
-training loop makes them, so that whatever is slower, host or device, is what counts. On a CPU: smaller nets, fewer rounds.
+training loop makes them, so that whatever is slower, host or device, is what counts. On a GPU BortA and BortS are also timed
+without their CUDA graph ("kernel by kernel"), and the penalty alone by the time that its call takes the host. On a CPU:
+smaller nets, fewer rounds.
 """
 
 from __future__ import annotations
 
 import argparse
+import copy
 import json
+import os
 import statistics
 import time
 from collections.abc import Callable
@@ -17,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from peers import LR, PEERS, floor, published_form
 from torch import Tensor, nn
 
 import bort
@@ -24,7 +29,8 @@ from bort import nets, penalty
 from bort._environment import describe
 from bort._table import table
 
-LR, CONSTRAINT, SEED = 1e-4, 0.1, 0
+CONSTRAINT, SEED = 0.1, 0
+SINGLE = "kernel by kernel"
 NETS = {
     "ResNet-50": "resnet50",
     "DeiT-S": "deit_small_patch16_224",
@@ -45,33 +51,36 @@ def create(name: str, device: str) -> nn.Module:
         return timm.create_model(name)
 
 
-def published_form(weights: list[Tensor], rate: float) -> None:
-    """p ← p − α·λ(WWᵀW − W): equ:bort weight by weight, as it stands, in TF32 where there is TF32."""
-    before = torch.backends.cuda.matmul.fp32_precision
-    torch.backends.cuda.matmul.fp32_precision = "tf32"
-    for p in weights:
-        w = p.reshape(p.shape[0], -1)
-        p.sub_((w @ w.T @ w - w).reshape(p.shape), alpha=rate)
-    torch.backends.cuda.matmul.fp32_precision = before
+def fresh(model: nn.Module) -> nn.Module:
+    """A copy with gradients, so that all variants start alike and none disturbs another."""
+    other = copy.deepcopy(model)
+    for p in other.parameters():
+        p.grad = torch.randn_like(p) * 1e-3
+    return other
+
+
+def groups(model: nn.Module) -> list[dict[str, Any]]:
+    return bort.param_groups(model, constraint=CONSTRAINT, exclude=())
+
+
+def launched_one_by_one(step: Callable[[], Any]) -> Callable[[], Any]:
+    """A step that has not been made yet, to be made without a CUDA graph: it decides that in its first call."""
+    os.environ["BORT_GRAPHS"] = "0"
+    try:
+        step()
+    finally:
+        del os.environ["BORT_GRAPHS"]
+    return step
 
 
 def variants(model: nn.Module) -> dict[str, Callable[[], Any]]:
-    """One step each, on weights of their own (a copy for each, so that all start alike and none disturbs another)."""
-    import copy
+    """One step each."""
 
-    def fresh() -> nn.Module:
-        other = copy.deepcopy(model)
-        for p in other.parameters():
-            p.grad = torch.randn_like(p) * 1e-3
-        return other
+    def optimizer_step(cls: Any, **settings: Any) -> Callable[[], Any]:
+        step: Callable[[], Any] = cls(groups(fresh(model)), lr=LR, fused=True, **settings).step
+        return step
 
-    def groups(of: nn.Module, **settings: Any) -> list[dict[str, Any]]:
-        return [group | settings for group in bort.param_groups(of, constraint=CONSTRAINT, exclude=())]
-
-    def bort_step(cls: Any, **settings: Any) -> Callable[[], Any]:
-        return cls(groups(fresh()), lr=LR, fused=True, **settings).step
-
-    one = fresh()
+    one = fresh(model)
     weights = [p.detach() for group in groups(one) if group["constraint"] for _, p in group["params"]]
     base = torch.optim.AdamW(groups(one), lr=LR, fused=True)
 
@@ -80,57 +89,39 @@ def variants(model: nn.Module) -> dict[str, Callable[[], Any]]:
         base.step()
 
     steps: dict[str, Callable[[], Any]] = {
-        "AdamW": torch.optim.AdamW(groups(fresh()), lr=LR, fused=True).step,
-        "BortA": bort_step(bort.BortA),
+        "AdamW": optimizer_step(torch.optim.AdamW),
+        "BortA": optimizer_step(bort.BortA),
         "published": published,
     }
-    if torch.cuda.is_available():  # six copies of a model and their states want memory
-        steps["BortA every 4"] = bort_step(bort.BortA, every=4)
-        steps["SGD"] = torch.optim.SGD(groups(fresh()), lr=LR, momentum=0.9, fused=True).step
-        steps["BortS"] = bort_step(bort.BortS, momentum=0.9)
+    if torch.cuda.is_available():  # eight copies of a model and their states want memory
+        steps["BortA every 4"] = optimizer_step(bort.BortA, every=4)
+        steps["SGD"] = optimizer_step(torch.optim.SGD, momentum=0.9)
+        steps["BortS"] = optimizer_step(bort.BortS, momentum=0.9)
+        steps[f"BortA {SINGLE}"] = launched_one_by_one(optimizer_step(bort.BortA))
+        steps[f"BortS {SINGLE}"] = launched_one_by_one(optimizer_step(bort.BortS, momentum=0.9))
     return steps
 
 
-def muon(weights: list[Tensor]) -> Callable[[], Any]:
-    """torch's Muon on the same matrices."""
-    params = [nn.Parameter(w.reshape(w.shape[0], -1).clone()) for w in weights]
-    for p in params:
-        p.grad = torch.randn_like(p)
-    return torch.optim.Muon(params, lr=LR).step
+def host_time(model: nn.Module, rounds: int, repeats: int) -> dict[str, float]:
+    """Median microseconds until the call of the penalty alone returns: the device is not waited for."""
 
+    def penalty_step(decoupled: bool) -> Callable[[], Any]:
+        step: Callable[[], Any] = bort.bortify(Still)(groups(fresh(model)), lr=LR, decoupled=decoupled).step
+        return step
 
-def geotorch(weights: list[Tensor]) -> Callable[[], Any]:
-    """geotorch's orthogonal parametrization of the same matrices: what it adds to a forward and backward pass."""
-    try:
-        import geotorch as library
-    except ImportError:
-        raise SystemExit("--peers compares with geotorch, which is not installed: pip install geotorch") from None
-
-    layers = []
-    for w in weights:
-        m, n = w.shape[0], w.numel() // w.shape[0]
-        layer = nn.Linear(n, m, bias=False, device=w.device)
-        library.orthogonal(layer, "weight")
-        layers.append((layer, torch.randn(m, n, device=w.device)))
-
-    def step() -> None:
-        for layer, gradient in layers:
-            layer.weight.backward(gradient)
-
-    return step
-
-
-PEERS: dict[str, Callable[[list[Tensor]], Callable[[], Any]]] = {"Muon": muon, "geotorch": geotorch}
-
-
-def floor(weights: list[Tensor], bandwidth: float, rate: float) -> float:
-    """Milliseconds nobody can beat: weights read and written once; one triangle of the Gram matrix and one product."""
-    size = sum(2 * p.numel() * p.element_size() for p in weights)
-    flops = 0.0
-    for p in weights:
-        m, n = p.shape[0], p.numel() // p.shape[0]
-        flops += 3 * min(m, n) ** 2 * max(m, n)
-    return 1e3 * max(size / bandwidth, flops / rate)
+    steps: dict[str, Callable[[], Any]] = {"no penalty": Still(groups(fresh(model)), lr=LR).step}
+    for name, decoupled in (("BortA", True), ("BortS", False)):
+        steps[name] = penalty_step(decoupled)
+        steps[f"{name} {SINGLE}"] = launched_one_by_one(penalty_step(decoupled))
+    times: dict[str, list[float]] = {name: [] for name in steps}
+    for _ in range(rounds + 1):
+        for name, step in steps.items():
+            for _ in range(repeats):
+                synchronize()  # nothing is queued: a full queue would make the host wait
+                start = time.perf_counter()
+                step()
+                times[name].append(1e6 * (time.perf_counter() - start))
+    return {name: statistics.median(values[repeats:]) for name, values in times.items()}
 
 
 def ceilings(device: str) -> tuple[float, float]:
@@ -150,31 +141,32 @@ def measure(steps: dict[str, Callable[[], Any]], rounds: int, repeats: int) -> d
     times: dict[str, list[float]] = {name: [] for name in steps}
     for _ in range(rounds + 1):
         for name, step in steps.items():
-            _synchronize()
+            synchronize()
             start = time.perf_counter()
             count = max(repeats, 4) if name.endswith("every 4") else repeats  # whole cycles
             for _ in range(count):
                 step()
-            _synchronize()
+            synchronize()
             times[name].append(1e3 * (time.perf_counter() - start) / count)
     return {name: statistics.median(values[1:]) for name, values in times.items()}
 
 
-def extra_memory(model: nn.Module, cls: Any, **settings: Any) -> float:
-    """Peak memory of a step beyond that of the base optimizer's, in MiB."""
-    peaks = []
+def extra_memory(model: nn.Module, cls: Any, **settings: Any) -> dict[str, float]:
+    """Memory beyond that of the base optimizer, in MiB: at the peak of a step, and what stays after it."""
+    peaks, kept = [], []
     for optimizer_class in (cls.base, cls):
         for p in model.parameters():
             p.grad = torch.zeros_like(p)
-        optimizer = optimizer_class(bort.param_groups(model, exclude=()), lr=LR, fused=True, **settings)
-        optimizer.step()
-        torch.cuda.synchronize()
-        torch.cuda.reset_peak_memory_stats()
         before = torch.cuda.memory_allocated()
-        optimizer.step()
+        optimizer = optimizer_class(bort.param_groups(model, exclude=()), lr=LR, fused=True, **settings)
+        for _ in range(3):
+            torch.cuda.reset_peak_memory_stats()
+            optimizer.step()
+        torch.cuda.synchronize()
         peaks.append(torch.cuda.max_memory_allocated() - before)
+        kept.append(torch.cuda.memory_allocated() - before)
         del optimizer
-    return (peaks[1] - peaks[0]) / 2**20
+    return {"peak": (peaks[1] - peaks[0]) / 2**20, "kept": (kept[1] - kept[0]) / 2**20}
 
 
 class Still(torch.optim.SGD):
@@ -184,16 +176,17 @@ class Still(torch.optim.SGD):
         self.gradients = [p.grad for group in self.param_groups for p in group["params"]]
 
 
-def errors(weights: list[Tensor], off: float) -> dict[str, float]:
-    """Relative error of the default penalty, ``off`` per entry from the constraint, against float64: worst and median."""
+def errors(weights: list[Tensor], off: float, **options: Any) -> dict[str, float]:
+    """Relative error of the penalty, ``off`` per entry from the constraint, against float64: worst and median."""
     relative = []
-    for shape in {tuple(w.shape) for w in weights}:
+    torch.manual_seed(SEED)
+    for shape in dict.fromkeys(tuple(w.shape) for w in weights):
         w = torch.empty(shape[0], weights[0].new_empty(shape)[0].numel(), device=weights[0].device)
         nn.init.orthogonal_(w)
         w += off * torch.randn_like(w)
         p = nn.Parameter(w.reshape(shape))
         p.grad = torch.zeros_like(p)
-        optimizer = bort.bortify(Still)([p], lr=1e-6, constraint=1.0)
+        optimizer = bort.bortify(Still)([p], lr=1e-6, constraint=1.0, decoupled=False, **options)
         optimizer.step()
         exact = penalty.gradient(w.double())
         (direction,) = optimizer.gradients
@@ -214,10 +207,15 @@ def benchmark(label: str, device: str, rounds: int, peers: list[str], limits: tu
     if peers:
         result["peers_ms"] = measure({name: PEERS[name](weights) for name in peers}, 1, 1)
     if cuda:
+        result["host_us"] = host_time(model, rounds, 12)
         result["error_at_1e-3"] = errors(weights, 1e-3)
-        result["extra_memory_MiB"] = {
+        memory = {
             "BortA": extra_memory(model, bort.BortA),
             "BortS": extra_memory(model, bort.BortS, momentum=0.9),
+        }
+        result["extra_memory_MiB"] = {
+            **{name: sizes["peak"] for name, sizes in memory.items()},
+            **{f"{name} kept": sizes["kept"] for name, sizes in memory.items()},
             "largest weight and its Gram": max(
                 (4 * w.numel() + 4 * min(w.shape[0], w.numel() // w.shape[0]) ** 2) / 2**20 for w in weights
             ),
@@ -226,17 +224,33 @@ def benchmark(label: str, device: str, rounds: int, peers: list[str], limits: tu
     return result
 
 
-def _synchronize() -> None:
+def synchronize() -> None:
     if torch.cuda.is_available():
         torch.cuda.synchronize()
 
 
 def report(results: dict[str, dict[str, Any]]) -> str:
+    header = (
+        "network",
+        "faster than published",
+        "of the floor",
+        "BortA/AdamW",
+        "BortA adds ms",
+        SINGLE,
+        "every 4",
+        "BortS adds",
+        SINGLE,
+        "host µs A",
+        "host µs S",
+        "published",
+        "floor",
+        "AdamW",
+        *PEERS,
+    )
     rows = []
     for net, result in results.items():
-        ms = result["step_ms"]
+        ms, host, peers = result["step_ms"], result.get("host_us", {}), result.get("peers_ms", {})
         ours, published = ms["BortA"] - ms["AdamW"], ms["published"] - ms["AdamW"]
-        peers = result.get("peers_ms", {})
         rows.append(
             (
                 net,
@@ -244,28 +258,23 @@ def report(results: dict[str, dict[str, Any]]) -> str:
                 f"{ours / result['floor_ms']:.1f}×",
                 f"{ms['BortA'] / ms['AdamW']:.2f}×",
                 f"{ours:.2f}",
-                f"{ms['BortA every 4'] - ms['AdamW']:.2f}" if "BortA every 4" in ms else "–",
-                f"{ms['BortS'] - ms['SGD']:.2f}" if "BortS" in ms else "–",
+                _difference(ms, f"BortA {SINGLE}", "AdamW"),
+                _difference(ms, "BortA every 4", "AdamW"),
+                _difference(ms, "BortS", "SGD"),
+                _difference(ms, f"BortS {SINGLE}", "SGD"),
+                _difference(host, "BortA", "no penalty", digits=0),
+                _difference(host, "BortS", "no penalty", digits=0),
                 f"{published:.2f}",
                 f"{result['floor_ms']:.2f}",
                 f"{ms['AdamW']:.2f}",
                 *(f"{peers[name]:.1f}" if name in peers else "–" for name in PEERS),
             )
         )
-    header = (
-        "network",
-        "faster than published",
-        "of the floor",
-        "BortA/AdamW",
-        "BortA adds ms",
-        "every 4",
-        "BortS adds",
-        "published",
-        "floor",
-        "AdamW",
-        *PEERS,
-    )
     return table(header, rows, right=range(1, len(header)))
+
+
+def _difference(times: dict[str, float], name: str, base: str, digits: int = 2) -> str:
+    return f"{times[name] - times[base]:.{digits}f}" if name in times else "–"
 
 
 def main() -> None:

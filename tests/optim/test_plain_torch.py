@@ -114,3 +114,31 @@ def test_weights_with_few_rows_are_judged_together_and_each_by_itself(scale):
         else:
             torch.testing.assert_close(moves[slot][0], expected, rtol=1e-12, atol=1e-12)
     assert shortened == {1, 4}
+
+
+@pytest.mark.parametrize("shape", [(512, 200), (200, 512), (256, 32, 3, 3)])
+def test_medium_precision_rounds_the_second_product_on_cpus_that_gain_by_it(shape, monkeypatch):
+    """1e-3 per entry off the constraint, where a rounded Gram matrix would have left nothing of the penalty."""
+    torch.manual_seed(0)
+    w = (torch.nn.init.orthogonal_(torch.empty(shape)) + 1e-3 * torch.randn(shape)).contiguous()
+    exact = penalty.gradient(w.double())
+    results = {}
+    for has_bfloat16 in (False, True):
+        monkeypatch.setattr(_plain_torch, "_cpu_has_bfloat16", lambda has_bfloat16=has_bfloat16: has_bfloat16)
+        for precision in ("high", "medium"):
+            results[has_bfloat16, precision] = directions([w], precision=precision)[0]
+    errors = {
+        key: ((direction.double() - exact).norm() / exact.norm()).item() for key, (direction, _) in results.items()
+    }
+    assert 1e-3 < errors.pop((True, "medium")) < 1e-2
+    assert max(errors.values()) < 1e-4
+    assert len({residual.item() for _, residual in results.values()}) == 1
+    assert all(direction.dtype is torch.float32 for direction, _ in results.values())
+
+
+@pytest.mark.parametrize(("shape", "mode"), [((64, 96), "full"), ((512, 200), "rows")])
+def test_medium_precision_changes_nothing_else(shape, mode, monkeypatch):
+    monkeypatch.setattr(_plain_torch, "_cpu_has_bfloat16", lambda: True)
+    w = torch.randn(shape)
+    high, medium = (directions([w], mode=mode, precision=precision)[0] for precision in ("high", "medium"))
+    assert torch.equal(high[0], medium[0])

@@ -52,8 +52,9 @@ def bortify(cls: type[Optimizer]) -> type[Any]:
             it has blocks; 1 for a weight that is zero). λ is then divided by s, so that it pulls on all weights alike, and
             residuals are those of W/√s. The optimizer's state has s as ``initial_scale``.
         mode: "full" (the paper), "rows" or "columns" (norms only), each also as "l1-…".
-        precision: of the penalty's products on a GPU, in the words of torch.set_float32_matmul_precision: "highest" is
-            float32; "high", the default, keeps the penalty within 1%; "medium" drops what short rows need for that.
+        precision: of the penalty's products, in the words of torch.set_float32_matmul_precision: "highest" is float32;
+            "high", the default, keeps the penalty within 1% on a GPU, and is float32 on a CPU; "medium" drops what short rows
+            need for that, and on CPUs that have it computes the second product in bfloat16 (0.3%).
         shard: under DistributedDataParallel, let each rank compute some of the penalties and exchange them, if a trial
             in the first steps finds that faster. Those of DTensors (FSDP2) are always computed by all ranks together.
 

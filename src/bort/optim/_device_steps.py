@@ -78,6 +78,8 @@ class DeviceSteps:
         self._lists: dict[tuple[Any, ...], _List] = {}
         """By all that their launches depend on, the last one used at the end."""
         self._last: _List | None = None
+        self._retired: list[Callable[[], None]] = []
+        """Of recordings that are not used any more."""
         self._memory = KeptMemory(device)
         self._rate, self._factor = DeviceNumber(device), DeviceNumber(device)
         self._skip = DeviceNumber(device, torch.bool)
@@ -86,10 +88,14 @@ class DeviceSteps:
     def apply(self, weights: list[Weight], step: GroupStep) -> list[Weight]:
         """Move the weights, or lend them gradients. Returns those that are on other devices."""
         if self._recorder.is_capturing():
-            self._forget()  # whoever captures the step has the launches in a graph of his own
+            # Whoever captures the step has the launches in a graph of his own. Ours must not be destroyed meanwhile, which a
+            # capture does not allow.
+            self._retired += [known.recording.replay for known in self._lists.values() if known.recording is not None]
+            self._forget()
             here, elsewhere = self._by_device(weights)
             self._launch_once(here, self._with_new_numbers(step))
             return elsewhere
+        self._retired.clear()
         known = self._known(weights, step)
         if known is None:
             here, elsewhere = self._by_device(weights)
