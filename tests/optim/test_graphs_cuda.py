@@ -270,6 +270,22 @@ def test_weights_that_are_frozen_added_and_moved_to_another_device(scale, decoup
     assert_bits(*results)
 
 
+def test_weights_on_a_cpu_in_the_same_group(decoupled):
+    results = []
+    for mixed in (False, True):
+        params = [nn.Parameter(noise(shape, seed).cpu()) for seed, shape in enumerate(SHAPES)]
+        for p in params[: 4 if mixed else 0]:
+            p.data = p.data.cuda()
+        optimizer = BortS(params, lr=0.1, constraint=0.3, decoupled=decoupled, foreach=False)
+        for step in range(4):
+            for position, p in enumerate(params):
+                p.grad = noise(p.shape, 100 * step + position).to(p.device)
+            optimizer.step()
+        results.append([p.detach().cpu() for p in params])
+    for a, b in zip(*results, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-2, atol=1e-3)
+
+
 def test_the_memory_of_weights_that_are_gone_is_free(decoupled):
     params = parameters([(512, 512), (512, 640)])
     optimizer = BortS(params, lr=0.1, decoupled=decoupled)
@@ -348,6 +364,26 @@ def test_a_step_in_somebody_elses_graph(decoupled, monkeypatch):
         results.append(clones(params))
     assert_bits(*results)
     assert all(p.isfinite().all() for p in results[0])
+
+
+def test_a_first_step_that_is_captured(decoupled):
+    """Its numbers belong to the captured graph: what eager steps write is their own."""
+    params, others = parameters(), parameters()
+    captured, eager = (BortS(p, lr=0.1, decoupled=decoupled, fused=True) for p in (params, others))
+    set_gradients(params, 0)
+    set_gradients(others, 0)
+    params[0].detach() @ params[1].detach()  # cuBLAS cannot be loaded during a capture
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        captured.step()
+    for turn in range(4):
+        graph.replay()
+        captured.step()
+        eager.step()
+        eager.step()
+        for a, b in zip(params, others, strict=True):
+            torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-4, msg=f"turn {turn}")
 
 
 def test_another_stream(decoupled, monkeypatch):

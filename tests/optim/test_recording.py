@@ -11,6 +11,7 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torch import nn
+from torch.testing._internal.two_tensor import TwoTensor
 
 from bort import BortA, BortS, bortify
 from bort.optim._recorder import CudaRecorder
@@ -367,6 +368,28 @@ def test_no_weight_is_kept_alive(decoupled):
     training.train()
     gc.collect()
     assert gone() is None
+
+
+@pytest.mark.parametrize("decoupled", [False, True])
+def test_tensors_that_wrap_others_are_not_recorded(decoupled):
+    """They have no address, and what they wrap may be replaced unseen."""
+
+    def wrapped(seed):
+        return TwoTensor(random((4, 6), seed), random((4, 6), seed + 1))
+
+    results = []
+    for recorder in (CpuRecorder(), None):
+        p = nn.Parameter(wrapped(0))
+        optimizer = Coupled([p], lr=0.1, constraint=0.2, decoupled=decoupled)
+        if recorder is not None:
+            through(recorder, optimizer)
+        for step in range(4):
+            p.grad = wrapped(10 * step)
+            optimizer.step()
+        assert recorder is None or recorder.recorded == 0
+        results.append((p.detach().a, p.detach().b))
+    for ours, theirs in zip(*results, strict=True):
+        torch.testing.assert_close(ours, theirs)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])

@@ -27,10 +27,9 @@ class LentGradients:
         self.lend_all([p], [grad])
 
     def lend_all(self, params: Sequence[Tensor], grads: Sequence[Tensor]) -> None:
-        own: list[Tensor] = [p.grad for p in params]  # type: ignore[misc]
+        self._own += [(p, p.grad) for p in params]  # type: ignore[misc]
         for p, grad in zip(params, grads, strict=True):
             p.grad = grad
-        self._own += zip(params, own, strict=True)
 
     def lend_copies(self, params: Iterable[Tensor]) -> None:
         """For base optimizers that write into gradients: a copy to each parameter that has not been lent one yet."""
@@ -98,9 +97,10 @@ class GroupStep:
             return
         slots, params = [slot for slot, _ in batch], [p for _, p in batch]
         if self.skip is not None:
-            directions = directions.masked_fill(self.skip, 0.0)
+            skip = self.skip.to(directions.device)
+            directions = directions.masked_fill(skip, 0.0)
             kept = torch.stack([self.residuals[slot] for slot in slots])
-            residuals = torch.where(self.skip, kept, residuals)
+            residuals = torch.where(skip, kept.to(directions.device), residuals)
         self._keep(slots, residuals)
         directions, number = self._multiplied(directions)
         moves = list(directions)
@@ -121,7 +121,7 @@ class GroupStep:
         return directions, self.factor
 
     def _keep(self, slots: list[int], residuals: Tensor) -> None:
-        if residuals.device.type == "cpu":
-            self.residuals[slots] = residuals.to(self.residuals.dtype)
+        if self.residuals.device.type == "cpu":
+            self.residuals[slots] = residuals.to(self.residuals)
         else:  # a list of slots would be uploaded, and the host wait for it
             torch._foreach_copy_([self.residuals[slot] for slot in slots], list(residuals))

@@ -24,7 +24,7 @@ from bort._precision import own_precision
 from bort.optim import _plain_torch
 from bort.optim._apply import GroupStep
 from bort.optim._kept_memory import KeptMemory
-from bort.optim._numbers import DeviceNumber, fresh_number
+from bort.optim._numbers import StepNumbers, fresh_number
 from bort.optim._places import Place, are_at, places
 from bort.optim._recorder import SWITCH, Recorder
 from bort.optim._spec import Weight
@@ -63,6 +63,7 @@ class _List:
     places: tuple[Place, ...]
     named: tuple[Tensor | None, ...]
     """Tensors that are in the settings by their ids, so that no others can get these."""
+    may_be_recorded: bool
     gradients: tuple[Place, ...] = ()
     """Coupled: where the gradients were in the last step."""
     is_known: bool = False
@@ -81,8 +82,7 @@ class DeviceSteps:
         self._retired: list[Callable[[], None]] = []
         """Of recordings that are not used any more."""
         self._memory = KeptMemory(device)
-        self._rate, self._factor = DeviceNumber(device), DeviceNumber(device)
-        self._skip = DeviceNumber(device, torch.bool)
+        self._numbers: StepNumbers | None = None
         self._records = recorder.is_wanted()
 
     def apply(self, weights: list[Weight], step: GroupStep) -> list[Weight]:
@@ -101,11 +101,11 @@ class DeviceSteps:
             here, elsewhere = self._by_device(weights)
             self.apply(here, step)
             return elsewhere
-        self._write_numbers(step)
-        if known.recording is None and known.is_known and self._records:
-            known.recording = self._record(weights, self._with_numbers(step))
+        numbers = self._write_numbers(step)
+        if known.recording is None and known.is_known and known.may_be_recorded and self._records:
+            known.recording = self._record(weights, _with_numbers(step, numbers), numbers)
         if known.recording is None:
-            self._launch_once(weights, self._with_numbers(step))
+            self._launch_once(weights, _with_numbers(step, numbers))
         else:
             self._replay(known, known.recording, weights, step)
         known.is_known = True
@@ -127,7 +127,9 @@ class DeviceSteps:
         if key not in self._lists:
             if any(p.device != self.device for _, p in weights):
                 return None
-            self._lists[key] = _List(settings, at, (step.residuals, step.spec.scales))
+            # Tensors that wrap others have no address of their own, and these may change theirs unseen.
+            have_addresses = all(address for _, address, *_ in (*at, *gradients_at))
+            self._lists[key] = _List(settings, at, (step.residuals, step.spec.scales), have_addresses)
             if len(self._lists) > _MOST_LISTS:
                 del self._lists[next(iter(self._lists))]
         last = self._last = self._lists[key] = self._lists.pop(key)
@@ -143,18 +145,14 @@ class DeviceSteps:
         here = [weight for weight in weights if weight[1].device == self.device]
         return here, [weight for weight in weights if weight[1].device != self.device]
 
-    def _write_numbers(self, step: GroupStep) -> None:
-        self._rate.write(step.stability.rate)
+    def _write_numbers(self, step: GroupStep) -> StepNumbers:
+        numbers = self._numbers = self._numbers or StepNumbers(self.device)
+        numbers.rate.write(step.stability.rate)
         if not step.spec.decoupled:  # the same number otherwise
-            self._factor.write(step.factor)
+            numbers.factor.write(step.factor)
         if step.skip is not None:
-            self._skip.write(step.skip)
-
-    def _with_numbers(self, step: GroupStep) -> GroupStep:
-        """The step with its numbers where recordings read them."""
-        rate = self._rate.tensor
-        factor = rate if step.spec.decoupled else self._factor.tensor
-        return _on_device(step, rate, factor, None if step.skip is None else self._skip.tensor)
+            numbers.skip.write(step.skip)
+        return numbers
 
     def _with_new_numbers(self, step: GroupStep) -> GroupStep:
         """In new memory: it belongs to the graph that is being captured, as do the launches that write them."""
@@ -194,10 +192,10 @@ class DeviceSteps:
                 for moves in _plain_torch.directions(rest, spec, stability):
                     step.apply_all(*moves, into)
 
-    def _record(self, weights: list[Weight], step: GroupStep) -> _Recording | None:
+    def _record(self, weights: list[Weight], step: GroupStep, numbers: StepNumbers) -> _Recording | None:
         """None: it cannot be recorded, and nothing else will be."""
         try:
-            return self._recorded(weights, step)
+            return self._recorded(weights, step, numbers)
         except RuntimeError as error:
             self._records = False
             self._forget()
@@ -208,7 +206,7 @@ class DeviceSteps:
             )
             return None
 
-    def _recorded(self, weights: list[Weight], step: GroupStep) -> _Recording:
+    def _recorded(self, weights: list[Weight], step: GroupStep, numbers: StepNumbers) -> _Recording:
         spec, division, grown = step.spec, self._kernels.divide(weights, step.spec), self._memory.grown
         coupled: Coupled = []
         copies: list[tuple[int, Tensor]] = []
@@ -234,7 +232,7 @@ class DeviceSteps:
             self.device,
             with_products=bool(division.rest),
         )
-        tensors = [self._rate.tensor, self._factor.tensor, self._skip.tensor, step.residuals]
+        tensors = [*numbers.tensors(), step.residuals]
         tensors += [*division.tables(), *self._memory.blocks(), *(gradients.table for _, gradients in coupled)]
         return _Recording(replay, coupled, copies, tensors if spec.scales is None else [*tensors, spec.scales])
 
@@ -258,6 +256,13 @@ def _settings(step: GroupStep) -> tuple[Any, ...]:
         *(spec.decoupled, spec.scale, spec.mode, spec.precision, spec.blocks, spec.transposed, step.stability.limits),
         *(step.skip is None, id(step.residuals), id(spec.scales)),
     )
+
+
+def _with_numbers(step: GroupStep, numbers: StepNumbers) -> GroupStep:
+    """The step with its numbers where recordings read them."""
+    rate = numbers.rate.tensor
+    factor = rate if step.spec.decoupled else numbers.factor.tensor
+    return _on_device(step, rate, factor, None if step.skip is None else numbers.skip.tensor)
 
 
 def _on_device(step: GroupStep, rate: Tensor, factor: Tensor, skip: Tensor | None) -> GroupStep:

@@ -36,6 +36,17 @@ class DeviceNumber:
         return self.tensor
 
 
+class StepNumbers:
+    """Those of one step after the other. Not to be made while a graph is captured, which would write them at each replay."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.rate, self.factor = DeviceNumber(device), DeviceNumber(device)
+        self.skip = DeviceNumber(device, torch.bool)
+
+    def tensors(self) -> list[Tensor]:
+        return [self.rate.tensor, self.factor.tensor, self.skip.tensor]
+
+
 def fresh_number(value: float | Tensor, device: torch.device) -> Tensor:
     """In memory of its own, for a step that somebody else captures: the graph then has the launch that writes it."""
     if isinstance(value, Tensor) and value.device.type != "cpu":

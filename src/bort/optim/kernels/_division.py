@@ -122,6 +122,7 @@ def _takes_weight(p: Tensor) -> bool:
     rows, columns = p.shape[0], p.numel() // p.shape[0]
     return (
         p.dtype in _DTYPES
+        and p.data_ptr() != 0  # a tensor that wraps others
         and min(rows, columns) >= _SMALLEST_SIDE
         and max(rows, columns) < _LONGEST_SIDE
         and p.stride(0) == columns
@@ -130,9 +131,8 @@ def _takes_weight(p: Tensor) -> bool:
 
 
 def _gradient_fits(p: Tensor, spec: PenaltySpec) -> bool:
-    """Whether the gradient, if the kernels read it, has the weight's dtype, as they take it to have. (``grad_dtype`` allows
-    others.)"""
-    return spec.decoupled or p.grad is None or p.grad.dtype is p.dtype
+    """Whether the gradient, if the kernels read it, has an address, and the weight's dtype (``grad_dtype`` allows others)."""
+    return spec.decoupled or p.grad is None or (p.grad.dtype is p.dtype and p.grad.data_ptr() != 0)
 
 
 def _is_dense(row: Tensor) -> bool:
