@@ -44,6 +44,8 @@ class _Recording:
     """The launches for a list of weights, which are named by their positions in it: nothing here keeps a weight alive."""
 
     replay: Callable[[], None]
+    division: Division
+    """Its tables and compiled kernels are in use."""
     coupled: Coupled
     copies: list[tuple[int, Tensor]]
     """Coupled: of each weight left to plain torch, the copy of its gradient that the penalty is added to."""
@@ -80,7 +82,7 @@ class DeviceSteps:
         """By all that their launches depend on, the last one used at the end."""
         self._last: _List | None = None
         self._retired: list[Callable[[], None]] = []
-        """Of recordings that are not used any more."""
+        """Graphs that are still to be destroyed."""
         self._memory = KeptMemory(device)
         self._numbers: StepNumbers | None = None
         self._records = recorder.is_wanted()
@@ -88,8 +90,8 @@ class DeviceSteps:
     def apply(self, weights: list[Weight], step: GroupStep) -> list[Weight]:
         """Move the weights, or lend them gradients. Returns those that are on other devices."""
         if self._recorder.is_capturing():
-            # Whoever captures the step has the launches in a graph of his own. Ours must not be destroyed meanwhile, which a
-            # capture does not allow.
+            # Whoever captures the step has the launches in a graph of his own. Ours are destroyed later: not every version of
+            # CUDA and torch allows it during a capture.
             self._retired += [known.recording.replay for known in self._lists.values() if known.recording is not None]
             self._forget()
             here, elsewhere = self._by_device(weights)
@@ -234,7 +236,8 @@ class DeviceSteps:
         )
         tensors = [*numbers.tensors(), step.residuals]
         tensors += [*division.tables(), *self._memory.blocks(), *(gradients.table for _, gradients in coupled)]
-        return _Recording(replay, coupled, copies, tensors if spec.scales is None else [*tensors, spec.scales])
+        tensors += [] if spec.scales is None else [spec.scales]
+        return _Recording(replay, division, coupled, copies, tensors)
 
     def _replay(self, known: _List, recording: _Recording, weights: list[Weight], step: GroupStep) -> None:
         copies, have_moved = recording.copies, recording.reads is not known.gradients
