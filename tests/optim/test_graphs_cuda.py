@@ -311,8 +311,11 @@ def test_a_compiled_step(decoupled):
             set_gradients(params, index)
             step()
         results.append(clones(params))
+    # Compiled, the base optimizer multiplies and adds without rounding in between, so a weight may differ in its last bit. If
+    # that is where half precision rounds the other way, the kernels see the weight differ by 2⁻¹¹ of itself, and the penalty
+    # moves it by up to 1e-5. (In float32 the two agree to 6e-8.) A wrong rate or a penalty left out would be 1e-2.
     for a, b in zip(*results, strict=True):
-        torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(a, b, rtol=1e-5, atol=5e-5)
 
 
 FAILING = """
