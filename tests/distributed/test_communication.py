@@ -8,14 +8,18 @@ TALL = [(64, 16), (32, 8), (9, 9)]
 WIDE = [(16, 64), (6, 30)]
 
 
+def triangle(k):
+    return k * (k + 1) // 2
+
+
 def padded(rows, ranks):
     return -(-rows // ranks) * ranks
 
 
 @pytest.mark.parametrize("ranks", [2, 4])
-def test_tall_weights_one_sum_of_small_grams(pools, ranks):
+def test_tall_weights_one_sum_of_triangles_of_small_grams(pools, ranks):
     calls = pools(ranks).run("communication", shapes=TALL, placements="0", mesh_shape=(ranks,), route="share")
-    assert calls == [[("allreduce", 4 * sum(n * n for _, n in TALL))]] * ranks
+    assert calls == [[("allreduce", 4 * sum(triangle(n) for _, n in TALL))]] * ranks
 
 
 @pytest.mark.parametrize("ranks", [2, 4])
@@ -39,12 +43,12 @@ def test_owners_two_exchanges_and_every_element_once_each_way(pools, ranks):
 
 def test_columns_cut_the_other_way_round(pools):
     calls = pools(2).run("communication", shapes=[(16, 64)], placements="1", mesh_shape=(2,), route="share")
-    assert calls == [[("allreduce", 4 * 16 * 16)]] * 2
+    assert calls == [[("allreduce", 4 * triangle(16))]] * 2
 
 
 def test_hybrid_sharding_stays_within_its_shards(pools):
     calls = pools(4).run("communication", shapes=TALL, placements="r0", mesh_shape=(2, 2), route="share")
-    assert calls == [[("allreduce", 4 * sum(n * n for _, n in TALL))]] * 4
+    assert calls == [[("allreduce", 4 * sum(triangle(n) for _, n in TALL))]] * 4
 
 
 def test_two_cuts_gather_one_and_sum_over_the_other(pools):
@@ -52,7 +56,7 @@ def test_two_cuts_gather_one_and_sum_over_the_other(pools):
     shapes = [(64, 16), (32, 8)]
     calls = pools(4).run("communication", shapes=shapes, placements="01", mesh_shape=(2, 2), route="share")
     assert [name for name, _ in calls[0]] == ["allgather_base", "allreduce"]
-    assert calls[0][1][1] == 4 * (16 * 16 + 8 * 8)
+    assert calls[0][1][1] == 4 * (triangle(16) + triangle(8))
 
 
 def test_making_an_optimizer_is_silent(pools):

@@ -57,6 +57,27 @@ def test_tables_for_replicated_weights_are_uploaded_once(mesh):
         torch.cuda.set_sync_debug_mode("default")
 
 
+@pytest.mark.parametrize("decoupled", [False, True])
+def test_weights_whole_on_one_gpu_take_the_recorded_step_of_plain_ones(mesh, decoupled):
+    """Bit by bit."""
+    from torch.distributed.tensor import Shard, distribute_tensor
+
+    results = []
+    for is_sharded in (False, True):
+        torch.manual_seed(0)
+        weights = [torch.randn(shape, device="cuda") / 8 for shape in ((64, 96), (96, 64), (3, 50), (300, 1100))]
+        cut = (lambda w: distribute_tensor(w, mesh, [Shard(0)])) if is_sharded else torch.clone
+        params = [nn.Parameter(cut(w)) for w in weights]
+        optimizer = bort.BortS(params, lr=0.1, momentum=0.9, decoupled=decoupled)
+        for _ in range(4):
+            for p in params:
+                p.grad = cut(torch.randn(p.shape, device="cuda") / 8)
+            optimizer.step()
+        results.append([p.full_tensor() if is_sharded else p for p in params])
+    for plain, sharded in zip(*results, strict=True):
+        assert torch.equal(plain, sharded)
+
+
 @pytest.mark.parametrize("offload", [False, True])
 @pytest.mark.parametrize("cls", [bort.BortS, bort.BortA])
 def test_fsdp2_on_one_gpu_is_the_plain_step(mesh, cls, offload):

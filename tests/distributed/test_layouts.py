@@ -76,6 +76,16 @@ def test_blocks_of_rows_that_the_ranks_cut_through(pools, blocks, placements, sc
     assert max(off) < 1e-10
 
 
+@pytest.mark.parametrize("settings", [{}, {"mode": "rows"}, {"scale": "initial"}, {"every": 2}], ids=str)
+@pytest.mark.parametrize("optimizer", ["BortS", "BortA", "BortL"])
+def test_what_every_rank_holds_is_a_weight_like_any_other(pools, optimizer, settings):
+    """Bit by bit, whatever the dtype."""
+    shapes = [(17, 6), (6, 17), (6, 17), (8, 3, 3, 3)]
+    for dtype in ("float32", "bfloat16"):
+        arguments = {"shapes": shapes, "placements": "r", "mesh_shape": (2,), "dtype": dtype}
+        assert pools(2).run("shapes_step", optimizer_name=optimizer, **arguments, **settings) == [0.0, 0.0]
+
+
 @pytest.mark.parametrize("route", ["own", "share", None])
 def test_cut_replicated_and_plain_weights_together(pools, route):
     assert max(pools(2).run("mixed", route=route)) < 1e-10

@@ -76,8 +76,7 @@ class GroupStep:
             return
         direction, number = self._multiplied(direction)
         if not self.spec.decoupled:
-            grad = torch.add(local_gradient(p), direction, alpha=number).to(p.grad.dtype)
-            self.lent.lend(p, as_dtensor(grad, p) if is_dtensor(p) else grad)  # type: ignore[arg-type]
+            self.lend([torch.add(local_gradient(p), direction, alpha=number).to(p.grad.dtype)], [p])
             return
         local(p).sub_(direction, alpha=number)
         if self.spec.schedule_free and "z" in self.state.get(p, {}):
@@ -85,9 +84,13 @@ class GroupStep:
             local(self.state[p]["z"]).sub_(direction, alpha=number)
 
     def apply_all(
-        self, batch: list[Weight], directions: Tensor, residuals: Tensor, into: Mapping[int, Tensor] | None = None
+        self,
+        batch: list[Weight],
+        directions: Tensor | list[Tensor],
+        residuals: Tensor,
+        into: Mapping[int, Tensor] | None = None,
     ) -> None:
-        """``apply`` for whole weights that have a gradient, (weights, *shape) and (weights,), in a few calls for all.
+        """``apply`` for many weights in a few calls for all; the residuals are (weights,).
 
         With ``into``, {slot: a copy of the gradient}, the penalised gradients are written there, and nothing is lent.
         """
@@ -95,30 +98,44 @@ class GroupStep:
             for weight, direction, residual in zip(batch, directions, residuals, strict=True):
                 self.apply(weight, direction, residual)
             return
-        slots, params = [slot for slot, _ in batch], [p for _, p in batch]
+        slots = [slot for slot, _ in batch]
         if self.skip is not None:
-            skip = self.skip.to(directions.device)
-            directions = directions.masked_fill(skip, 0.0)
+            skip = self.skip.to(residuals.device)
+            if isinstance(directions, Tensor):
+                directions = directions.masked_fill(skip, 0.0)
+            else:
+                directions = [direction.masked_fill(skip.to(direction.device), 0.0) for direction in directions]
             kept = torch.stack([self.residuals[slot] for slot in slots])
-            residuals = torch.where(skip, kept.to(directions.device), residuals)
+            residuals = torch.where(skip, kept.to(residuals), residuals)
         self._keep(slots, residuals)
         directions, number = self._multiplied(directions)
-        moves = list(directions)
+        moving = [(weight, move) for weight, move in zip(batch, directions, strict=True) if weight[1].grad is not None]
+        if not moving:
+            return
+        params, moves = [p for (_, p), _ in moving], [move for _, move in moving]
         if self.spec.decoupled:
-            torch._foreach_sub_(params, moves, alpha=number)
-            return
-        own: list[Tensor] = [p.grad for p in params] if into is None else [into[slot] for slot in slots]  # type: ignore[misc]
-        penalised = torch._foreach_add(own, moves, alpha=number)
-        if into is not None:
-            torch._foreach_copy_(own, penalised)
-            return
-        self.lent.lend_all(params, [grad.to(g.dtype) for grad, g in zip(penalised, own, strict=True)])
+            torch._foreach_sub_([local(p) for p in params], moves, alpha=number)
+        elif into is not None:
+            own = [into[slot] for (slot, _), _ in moving]
+            torch._foreach_copy_(own, torch._foreach_add(own, moves, alpha=number))
+        else:
+            grads = [local_gradient(p) for p in params]
+            penalised = torch._foreach_add(grads, moves, alpha=number)
+            self.lend([new.to(g.dtype) for new, g in zip(penalised, grads, strict=True)], params)
 
-    def _multiplied(self, directions: Tensor) -> tuple[Tensor, float]:
-        """Directions and the number that is still to be multiplied: torch takes one along for nothing."""
-        if isinstance(self.factor, Tensor):
+    def lend(self, gradients: list[Tensor], params: list[Tensor]) -> None:
+        """Penalised gradients, of DTensors this rank's pieces of them."""
+        pairs = zip(gradients, params, strict=True)
+        self.lent.lend_all(params, [as_dtensor(g, p) if is_dtensor(p) else g for g, p in pairs])  # type: ignore[arg-type]
+
+    def _multiplied(self, directions: Any) -> tuple[Any, float]:
+        """Directions, one tensor or a list, and the number that is still to be multiplied: torch takes one along for
+        nothing."""
+        if not isinstance(self.factor, Tensor):
+            return directions, self.factor
+        if isinstance(directions, Tensor):
             return directions * self.factor.to(directions.device), 1.0
-        return directions, self.factor
+        return torch._foreach_mul(directions, self.factor.to(directions[0].device)), 1.0
 
     def _keep(self, slots: list[int], residuals: Tensor) -> None:
         if self.residuals.device.type == "cpu":

@@ -17,6 +17,7 @@ import math
 import operator
 import warnings
 from collections.abc import Iterable, Mapping, MutableMapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -32,10 +33,10 @@ from bort.optim._initial_scales import InitialScales
 from bort.optim._recorder import CudaRecorder, Recorder
 from bort.optim._schedule import next_turn
 from bort.optim._settings import refuse_gradient
-from bort.optim._spec import Move, PenaltySpec, Weight, constrained, is_fake, is_matrix, named
+from bort.optim._spec import Moves, PenaltySpec, Weight, constrained, is_fake, is_matrix, named
 from bort.optim._stability import Stability
 from bort.optim.kernels import Kernels, is_capturing
-from bort.optim.sharded import DdpSharing, ShardedRounds, directions, is_dtensor, whole
+from bort.optim.sharded import DdpSharing, ShardedRounds, directions, is_dtensor, local, local_gradient, whole
 
 # A residual from which on a weight counts as far: σ² is further from s than any usual initialisation puts it.
 _FAR = 10.0
@@ -159,8 +160,23 @@ class GroupPenalty:
             raise RuntimeError(
                 "differentiable=True: a step on sharded weights (DTensor) cannot be differentiated through"
             )
-        rounds = self._sharded.of(weights, step.spec)
-        _move(directions(rounds, step.spec, step.stability), rounds[0].device, step)
+        plan = self._sharded.of(weights, step.spec)
+        if plan.whole:
+            self._apply_local(_with_gradient(plan.whole), step)
+        if plan.rounds:
+            _move(directions(plan.rounds, step.spec, step.stability), plan.rounds[0].device, step)
+
+    def _apply_local(self, weights: list[Weight], step: GroupStep) -> None:
+        """DTensors that are whole on this process: what they hold is computed as any other weight is."""
+        held = [(slot, local(p).detach()) for slot, p in weights]
+        for (_, tensor), (_, p) in zip(held, weights, strict=True):
+            grad = local_gradient(p)
+            if grad.dtype is not tensor.dtype:
+                tensor.grad_dtype = grad.dtype
+            tensor.grad = grad
+        self._apply_whole(held, replace(step, lent=LentGradients()))
+        if not step.spec.decoupled:
+            step.lend([tensor.grad for _, tensor in held], [p for _, p in weights])  # type: ignore[misc]
 
     def _apply_shared(self, weights: list[Weight], step: GroupStep) -> None:
         """Weights that every rank has, of which each computes some, if a trial finds that faster."""
@@ -222,10 +238,10 @@ class GroupPenalty:
         self._initial_scales = InitialScales()
 
 
-def _move(moves: Iterable[Move], device: torch.device, step: GroupStep) -> None:
+def _move(moves: Iterable[Moves], device: torch.device, step: GroupStep) -> None:
     with own_precision(step.spec.precision, device):
-        for weight, direction, residual in moves:
-            step.apply(weight, direction, residual)
+        for batch in moves:
+            step.apply_all(*batch)
 
 
 def _coupled_factor(spec: PenaltySpec, grad_scale: Tensor | None) -> float | Tensor:

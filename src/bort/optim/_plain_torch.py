@@ -6,14 +6,14 @@ import functools
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from bort import penalty
-from bort.optim._spec import PenaltySpec, Weight
+from bort.optim._spec import Moves, PenaltySpec, Weight
 from bort.optim._stability import TINY, Stability
 
 # A batch of stacked weights is a copy of them: keep it small.
@@ -27,12 +27,8 @@ _STRIPS_FROM, _STRIPS = 512, 4
 _BFLOAT16_FROM = 2**16
 
 
-Moves: TypeAlias = tuple[list[Weight], Tensor, Tensor]
-"""Weights of one shape, their guarded directions (weights, *shape) and their residuals (weights,)."""
-
-
 def directions(weights: list[Weight], spec: PenaltySpec, stability: Stability) -> Iterator[Moves]:
-    """The directions and residuals of all weights."""
+    """The directions and residuals of all weights, those of one shape together."""
     # Of weights with few rows or columns, whatever their shapes, the guard judges all at once. They are few or small.
     tiny: dict[Any, list[tuple[list[Weight], _Defects]]] = {}
     for batch in _batches(weights):
@@ -45,13 +41,6 @@ def directions(weights: list[Weight], spec: PenaltySpec, stability: Stability) -
         factors = _damping_together([defects for _, defects in members], stability)
         for (batch, defects), factor in zip(members, factors, strict=True):
             yield _moves(batch, defects, factor)
-
-
-def direction(weight: Weight, spec: PenaltySpec, stability: Stability) -> tuple[Tensor, Tensor]:
-    """The guarded direction of one weight and its residual."""
-    slot, p = weight
-    defects = _Defects.of(p.detach()[None], spec, spec.scales_of([slot]))
-    return defects.moves(defects.damping(stability))[0], defects.residuals[0]
 
 
 def residual(weight: Weight, spec: PenaltySpec) -> Tensor:

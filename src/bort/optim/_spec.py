@@ -17,8 +17,9 @@ Weight: TypeAlias = tuple[int, Tensor]
 
 Scale: TypeAlias = penalty.Scale | Literal["initial"]
 
-Move: TypeAlias = tuple[Weight, Tensor, Tensor]
-"""A weight, its guarded direction W WᵀW − s·W in the weight's own shape, and its residual as a 0-dim tensor."""
+Moves: TypeAlias = tuple[list[Weight], Tensor | list[Tensor], Tensor]
+"""Weights, their guarded directions W WᵀW − s·W in the weights' own shapes (or, of weights of one shape, in one tensor), and
+their residuals (weights,)."""
 
 # What libraries of networks call parameters of a module that are added to something or looked up.
 _LOOKUPS = frozenset(

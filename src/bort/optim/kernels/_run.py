@@ -50,9 +50,10 @@ class Kernels:
         if candidates:
             for positions, tiling in self._divisions.of(candidates, spec).parts:
                 directions |= _directions([candidates[i][0] for i in positions], tiling, spec, stability)
-        for slot, p in weights:
-            if slot not in directions:
-                directions[slot] = _plain_torch.direction((slot, p), spec, stability)
+        rest = [weight for weight in weights if weight[0] not in directions]
+        for members, moves, residuals in _plain_torch.directions(rest, spec, stability):
+            for (slot, _), move, residual in zip(members, moves, residuals, strict=True):
+                directions[slot] = (move, residual)
         return directions
 
     def gives_direction(self, matrix: Tensor) -> bool:

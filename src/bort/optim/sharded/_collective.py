@@ -1,4 +1,4 @@
-"""Collectives for many matrices in one call: sums, gathers, and the way to owners and back.
+"""Collectives for many matrices in one call: sums and gathers.
 
 All ranks of a group pass lists of the same matrices, each rank its own pieces of them, in the same order.
 """
@@ -29,108 +29,26 @@ def gather(pieces: Sequence[Tensor], cuts: Sequence[Cut]) -> list[Tensor]:
 
     A piece is padded to the size of the largest: all_gather_into_tensor takes the same number of elements from each rank.
     """
-    group, ranks = cuts[0].group, _ranks(cuts)
-    lengths = [max(cut.sizes) * (p.shape[1] if cut.rows else p.shape[0]) for p, cut in zip(pieces, cuts, strict=True)]
-    sent = pieces[0].new_zeros(sum(lengths))
-    for room, piece in zip(torch.split(sent, lengths), pieces, strict=True):
-        room[: piece.numel()] = piece.reshape(-1)
-    received = sent.new_empty(ranks * len(sent))
-    dist.all_gather_into_tensor(received, sent, group=group)
-    by_matrix = torch.split(received.view(ranks, -1), lengths, dim=1)
-    return [
-        _joined([parts[rank] for rank in range(ranks)], piece, cut)
-        for parts, piece, cut in zip(by_matrix, pieces, cuts, strict=True)
-    ]
+    ranks = len(cuts[0].sizes)
+    lengths = [max(cut.sizes) * cut.across(piece.shape) for piece, cut in zip(pieces, cuts, strict=True)]
+    parts = []
+    for piece, length in zip(pieces, lengths, strict=True):
+        parts.append(piece.reshape(-1))
+        if piece.numel() < length:
+            parts.append(piece.new_zeros(length - piece.numel()))
+    sent = torch.cat(parts)
+    received = sent.new_empty(ranks, len(sent))
+    dist.all_gather_into_tensor(received.view(-1), sent, group=cuts[0].group)
+    by_matrix = torch.split(received, lengths, dim=1)
+    return [joined(parts, cut.across(p.shape), cut) for parts, p, cut in zip(by_matrix, pieces, cuts, strict=True)]
 
 
-def to_owners(pieces: Sequence[Tensor], cuts: Sequence[Cut], owners: Sequence[int]) -> list[Tensor | None]:
-    """Whole matrices, each on the one rank of the group that owns it; None on the others."""
-    place = cuts[0].place
-    received = _exchange(
-        [[piece for piece, owner in zip(pieces, owners, strict=True) if owner == rank] for rank in range(_ranks(cuts))],
-        [
-            [_size(piece, cut, rank) for piece, cut, owner in zip(pieces, cuts, owners, strict=True) if owner == place]
-            for rank in range(_ranks(cuts))
-        ],
-        cuts[0].group,
-    )
-    wholes: list[Tensor | None] = [None] * len(pieces)
-    owned = [index for index, owner in enumerate(owners) if owner == place]
-    for number, index in enumerate(owned):
-        wholes[index] = _joined([parts[number] for parts in received], pieces[index], cuts[index])
-    return wholes
-
-
-def from_owners(
-    wholes: Sequence[tuple[Tensor, Tensor] | None],
-    cuts: Sequence[Cut],
-    owners: Sequence[int],
-    like: Sequence[Tensor],
-    dtype: torch.dtype,
-) -> list[tuple[Tensor, Tensor]]:
-    """The way back: (matrix, number) on each owner becomes (this rank's piece of the matrix, the number) on every rank.
-
-    ``like`` are this rank's pieces, for their shapes; ``dtype`` is that of the matrices that come back.
-    """
-    place = cuts[0].place
-    sent: list[list[Tensor]] = [[] for _ in range(_ranks(cuts))]
-    for whole, cut in zip(wholes, cuts, strict=True):
-        if whole is not None:
-            matrix, number = whole
-            for rank, piece in enumerate(torch.split(matrix, list(cut.sizes), dim=0 if cut.rows else 1)):
-                sent[rank].append(torch.cat([piece.reshape(-1), number.reshape(1).to(piece.dtype)]))
-    received = _exchange(
-        sent,
-        [
-            [_size(p, cut, place) + 1 for p, cut, owner in zip(like, cuts, owners, strict=True) if owner == rank]
-            for rank in range(_ranks(cuts))
-        ],
-        cuts[0].group,
-        like[0].new_empty(0, dtype=dtype),
-    )
-    by_owner = [iter(parts) for parts in received]
-    pieces = []
-    for piece, owner in zip(like, owners, strict=True):
-        part = next(by_owner[owner])
-        pieces.append((part[:-1].view(piece.shape), part[-1]))
-    return pieces
-
-
-def _ranks(cuts: Sequence[Cut]) -> int:
-    return len(cuts[0].sizes)
-
-
-def _size(piece: Tensor, cut: Cut, rank: int) -> int:
-    """Elements of another rank's piece of the matrix that ``piece`` belongs to."""
-    return cut.sizes[rank] * (piece.shape[1] if cut.rows else piece.shape[0])
-
-
-def _joined(parts: list[Tensor], piece: Tensor, cut: Cut) -> Tensor:
-    """A matrix, from the flat and perhaps padded pieces of all ranks; ``piece`` is this rank's."""
-    rows, columns = piece.shape
+def joined(parts: Tensor | Sequence[Tensor], across: int, cut: Cut) -> Tensor:
+    """A matrix, from the flat and perhaps padded pieces of all ranks; ``across`` is the side that is not cut."""
+    if cut.is_even and isinstance(parts, Tensor):
+        if cut.rows:
+            return parts.reshape(-1, across)
+        return parts.reshape(len(parts), across, -1).transpose(0, 1).reshape(across, -1)
     if cut.rows:
-        return torch.cat([p[: s * columns].view(s, columns) for p, s in zip(parts, cut.sizes, strict=True)])
-    return torch.cat([p[: s * rows].view(rows, s) for p, s in zip(parts, cut.sizes, strict=True)], dim=1)
-
-
-def _exchange(
-    sent: list[list[Tensor]], expected: list[list[int]], group: Any, like: Tensor | None = None
-) -> list[list[Tensor]]:
-    """sent[r] goes to rank r; from each rank come tensors of the expected sizes, flat.
-
-    ``like`` gives dtype and device where this rank may have nothing to send.
-    """
-    out = [[tensor.reshape(-1) for tensor in tensors] for tensors in sent]
-    example = next((tensor for tensors in out for tensor in tensors), like)
-    assert example is not None
-    buffer = torch.cat([tensor for tensors in out for tensor in tensors] or [example.new_empty(0)])
-    received = buffer.new_empty(sum(map(sum, expected)))
-    dist.all_to_all_single(
-        received,
-        buffer,
-        output_split_sizes=[sum(sizes) for sizes in expected],
-        input_split_sizes=[sum(tensor.numel() for tensor in tensors) for tensors in out],
-        group=group,
-    )
-    by_rank = torch.split(received, [sum(sizes) for sizes in expected])
-    return [list(torch.split(part, sizes)) for part, sizes in zip(by_rank, expected, strict=True)]
+        return torch.cat([part[: s * across].view(s, across) for part, s in zip(parts, cut.sizes, strict=True)])
+    return torch.cat([part[: s * across].view(across, s) for part, s in zip(parts, cut.sizes, strict=True)], dim=1)

@@ -5,7 +5,7 @@ For a matrix of m × n = short side k times long side K, cut in R equal parts, b
 ========  ======================  =====  ==================  ==========================================================
 route     bytes sent and received calls  FLOPs of a rank     works for
 ========  ======================  =====  ==================  ==========================================================
-reduce    2·4·k²·(1 − 1/R)        1      4·k²K/R             cuts across the long side: Grams are summed
+reduce    4·k(k+1)·(1 − 1/R)      1      4·k²K/R             cuts across the long side: triangles of Grams are summed
 gather    b·kK·(1 − 1/R)          2      4·k²K/R             cuts across the short side: each rank its rows of E·X
 own       2·b·kK/R·(1 − 1/R)      2      4·k²K on the owner  all: whole matrices go to owners, directions come back
 ========  ======================  =====  ==================  ==========================================================
@@ -77,7 +77,9 @@ class Matrix:
 
     @property
     def gram_size(self) -> float:
-        return float(min(self.rows, self.columns) ** 2 * max(4, self.element_bytes))
+        """Of one triangle."""
+        k = min(self.rows, self.columns)
+        return k * (k + 1) / 2 * max(4, self.element_bytes)
 
 
 def estimate(matrices: Sequence[Matrix], owned: Sequence[bool]) -> Estimate:

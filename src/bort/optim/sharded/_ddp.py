@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from bort.optim._spec import Move, PenaltySpec, Weight
+from bort.optim._spec import Moves, PenaltySpec, Weight
 from bort.optim._stability import Stability
 from bort.optim.kernels import Kernels
 from bort.optim.sharded import _cost
@@ -59,8 +59,8 @@ class DdpSharing:
             self._started = time.perf_counter()
         return self._trial_step in _SHARED
 
-    def directions(self, spec: PenaltySpec, stability: Stability) -> Iterator[Move]:
-        """(weight, direction, residual) of all weights: this rank computes its own, and gets the others'."""
+    def directions(self, spec: PenaltySpec, stability: Stability) -> Iterator[Moves]:
+        """Of all weights: this rank computes its own, and gets the others'."""
         rank = dist.get_rank()
         own = [weight for weight, owner in zip(self._weights, self._owners, strict=True) if owner == rank]
         computed = self._kernels.directions(own, spec, stability)
@@ -70,7 +70,7 @@ class DdpSharing:
                 for weight, owner in zip(self._weights, self._owners, strict=True)
                 if weight[1].dtype is dtype
             ]
-            yield from _exchange(members, computed, torch.promote_types(dtype, torch.float32))
+            yield _exchange(members, computed, torch.promote_types(dtype, torch.float32))
 
     def end(self) -> None:
         """After the weights have moved."""
@@ -98,26 +98,25 @@ class DdpSharing:
 
 def _exchange(
     members: list[tuple[Weight, int]], computed: dict[int, tuple[Tensor, Tensor]], dtype: torch.dtype
-) -> Iterator[Move]:
-    """One call: the directions of every owner, each followed by its residual. ``computed`` are this rank's, by slot."""
+) -> Moves:
+    """One call: the directions of every owner, followed by its residuals. ``computed`` are this rank's, by slot."""
     rank, ranks = dist.get_rank(), dist.get_world_size()
-    lengths = [sum(p.numel() + 1 for (_, p), owner in members if owner == r) for r in range(ranks)]
-    sent = torch.zeros(max(lengths), dtype=dtype, device=members[0][0][1].device)
-    parts = [
-        part
-        for (slot, _), owner in members
-        if owner == rank
-        for part in (computed[slot][0].reshape(-1), computed[slot][1].view(1))
-    ]
-    if parts:
-        sent[: lengths[rank]] = torch.cat([part.to(dtype) for part in parts])
-    received = sent.new_empty(ranks * len(sent))
+    by_owner = [[weight for weight, owner in members if owner == r] for r in range(ranks)]
+    sizes = [[*(p.numel() for _, p in weights), len(weights)] for weights in by_owner]
+    longest = max(map(sum, sizes))
+    own = [computed[slot] for slot, _ in by_owner[rank]]
+    parts = [part.reshape(-1).to(dtype) for column in zip(*own, strict=True) for part in column]
+    padding = members[0][0][1].new_zeros(longest - sum(sizes[rank]), dtype=dtype)
+    sent = torch.cat([*parts, padding])
+    received = sent.new_empty(ranks * longest)
     dist.all_gather_into_tensor(received, sent)
-    starts = [r * len(sent) for r in range(ranks)]
-    for (slot, p), owner in members:
-        start, end = starts[owner], starts[owner] + p.numel()
-        yield (slot, p), received[start:end].view(p.shape), received[end]
-        starts[owner] = end + 1
+    moves: list[Tensor] = []
+    residuals = []
+    for weights, lengths, part in zip(by_owner, sizes, torch.split(received, longest), strict=True):
+        *directions, numbers = torch.split(part[: sum(lengths)], lengths)
+        moves += [direction.view(p.shape) for (_, p), direction in zip(weights, directions, strict=True)]
+        residuals.append(numbers)
+    return [weight for weights in by_owner for weight in weights], moves, torch.cat(residuals)
 
 
 def _check_alike(weights: Sequence[Tensor]) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -49,6 +50,14 @@ class Cut:
     @property
     def size(self) -> int:
         return self.sizes[self.place]
+
+    @property
+    def is_even(self) -> bool:
+        return len(set(self.sizes)) == 1
+
+    def across(self, shape: Sequence[int]) -> int:
+        """The side of a matrix, or of a piece of it, that is not cut."""
+        return shape[1] if self.rows else shape[0]
 
 
 @dataclass(frozen=True)
@@ -145,7 +154,13 @@ def _is_in_order(p: Any) -> bool:
 
 
 def as_dtensor(piece: Tensor, like: DTensor) -> DTensor:
-    """A local piece as a DTensor with the mesh and the placements of ``like``."""
+    """A local piece as a DTensor with the mesh and the placements of ``like``, a weight."""
+    grad: Any = like.grad
+    is_alike = is_dtensor(grad) and grad.placements == like.placements and grad.dtype is piece.dtype
+    if is_alike:
+        # As FSDP2 makes its gradients: DTensor.from_local takes the host ten times as long.
+        wrapped: DTensor = type(grad)(piece, grad._spec, requires_grad=False)
+        return wrapped
     # Not DTensor.from_local: it would move the piece of an offloaded weight to the mesh's device.
     result = torch.empty_like(like, dtype=piece.dtype, requires_grad=False)
     local(result).copy_(piece)

@@ -8,35 +8,49 @@ depends on global shapes only.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 from typing import Any
 
 from bort.optim._spec import PenaltySpec, Weight
 from bort.optim.sharded import _cost
-from bort.optim.sharded._layout import Cut, Layout, layout_of
+from bort.optim.sharded._layout import Cut, Layout, layout_of, local
+from bort.optim.sharded._owners import Owners
 from bort.optim.sharded._round import Round, Route, ShardedWeight, Workspace
 from bort.optim.sharded._routing import current_routing
 
 
+@dataclass(frozen=True)
+class Plan:
+    whole: list[Weight]
+    """Weights that this rank holds whole, where they are computed: no different from those that are no DTensors."""
+    rounds: list[Round]
+    """The others."""
+
+
 class ShardedRounds:
-    """The rounds of one param group, made anew when its weights, their placements or the settings change."""
+    """The plan of one param group, made anew when its weights, their placements or the settings change."""
 
     def __init__(self) -> None:
         self._key: Any = None
-        self._rounds: list[Round] = []
+        self._plan = Plan([], [])
 
-    def of(self, weights: Sequence[Weight], spec: PenaltySpec) -> list[Round]:
+    def of(self, weights: Sequence[Weight], spec: PenaltySpec) -> Plan:
         placements = [(id(p), p.placements) for _, p in weights]  # type: ignore[attr-defined]
-        key = (placements, spec.mode, spec.scale, spec.blocks)
+        key = (placements, spec.mode, spec.scale, spec.blocks, spec.schedule_free)
         if self._key != key:
-            self._key, self._rounds = key, make_rounds(weights, spec)
-        return self._rounds
+            self._key, self._plan = key, make_plan(weights, spec)
+        return self._plan
 
 
-def make_rounds(weights: Sequence[Weight], spec: PenaltySpec) -> list[Round]:
+def make_plan(weights: Sequence[Weight], spec: PenaltySpec) -> Plan:
+    whole: list[Weight] = []
     alike: dict[Any, list[tuple[Weight, Layout]]] = {}
     for slot, p in weights:
         layout = layout_of(p)  # type: ignore[arg-type]
+        # A schedule-free optimizer has a second copy of the weight, which is found by the DTensor.
+        if not layout.cuts and local(p).device == layout.device and not spec.schedule_free:
+            whole.append((slot, p))
+            continue
         key = (layout.device, p.dtype, tuple(cut.group for cut in layout.cuts))
         alike.setdefault(key, []).append(((slot, p), layout))
     workspace = Workspace()
@@ -46,10 +60,10 @@ def make_rounds(weights: Sequence[Weight], spec: PenaltySpec) -> list[Round]:
             rounds.extend(_cut_rounds(members, spec, workspace))
         else:
             replicas = [ShardedWeight(slot, p, layout, (), ()) for (slot, p), layout in members]
-            rounds.append(Round("replicated", replicas, workspace))
+            rounds.append(Round("whole", replicas, workspace))
     for round_ in rounds:
         workspace.reserve([weight.layout.shape for weight in round_.whole_here()])
-    return rounds
+    return Plan(whole, rounds)
 
 
 def _cut_rounds(members: list[tuple[Weight, Layout]], spec: PenaltySpec, workspace: Workspace) -> Iterator[Round]:
@@ -75,7 +89,7 @@ def _cut_rounds(members: list[tuple[Weight, Layout]], spec: PenaltySpec, workspa
         routes.setdefault((route, tuple(id(cut.group) for cut in cuts)), []).append((weight, size))
     for (route, _), sized in routes.items():
         for weights in _buckets(sized):
-            yield Round(route, _with_owners(weights) if route == "own" else weights, workspace)
+            yield Round(route, weights, workspace, _owners(weights) if route == "own" else None)
 
 
 def _has_long_cut(layout: Layout) -> bool:
@@ -104,8 +118,9 @@ def _buckets(sized: list[tuple[ShardedWeight, float]]) -> list[list[ShardedWeigh
     return buckets
 
 
-def _with_owners(weights: list[ShardedWeight]) -> list[ShardedWeight]:
-    """Owners are found for each round by itself, so that all ranks have work in it."""
+def _owners(weights: list[ShardedWeight]) -> Owners:
+    """Found for each round by itself, so that all ranks have work in it."""
+    cuts = [weight.route_cuts[0] for weight in weights]
     costs = [_cost.Matrix(*weight.layout.shape, 1, False).flops for weight in weights]
-    owners, _ = _cost.assign(costs, len(weights[0].route_cuts[0].sizes))
-    return [replace(weight, owner=owner) for weight, owner in zip(weights, owners, strict=True)]
+    owners, _ = _cost.assign(costs, len(cuts[0].sizes))
+    return Owners([weight.route_shape for weight in weights], cuts, owners)

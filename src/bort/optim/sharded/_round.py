@@ -14,8 +14,9 @@ from bort.optim._spec import Weight
 from bort.optim.kernels import Kernels
 from bort.optim.sharded import _collective
 from bort.optim.sharded._layout import Cut, Layout, is_dtensor, layout_of
+from bort.optim.sharded._owners import Owners
 
-Route: TypeAlias = Literal["reduce", "gather", "own", "replicated"]
+Route: TypeAlias = Literal["reduce", "gather", "own", "whole"]
 
 
 @dataclass(frozen=True)
@@ -29,8 +30,6 @@ class ShardedWeight:
     """Cuts to gather over before the route begins, the last cut first."""
     route_cuts: tuple[Cut, ...]
     """The cuts that the route works on."""
-    owner: int = 0
-    """The rank that computes it, on the route "own"."""
 
     def local(self) -> Tensor:
         """This rank's piece of the matrix, on the device where products and communication happen."""
@@ -60,11 +59,20 @@ class ShardedWeight:
         return matrix.mT if self.layout.tall else matrix
 
     @property
+    def route_shape(self) -> tuple[int, int]:
+        """Of what `pieces` returns."""
+        return _cut_by(self.route_cuts, self.layout.shape)
+
+    @property
     def _local_shape(self) -> tuple[int, int]:
-        rows, columns = self.layout.shape
-        for cut in self.layout.cuts:
-            rows, columns = (cut.size, columns) if cut.rows else (rows, cut.size)
-        return rows, columns
+        return _cut_by(self.layout.cuts, self.layout.shape)
+
+
+def _cut_by(cuts: Sequence[Cut], shape: tuple[int, int]) -> tuple[int, int]:
+    rows, columns = shape
+    for cut in cuts:
+        rows, columns = (cut.size, columns) if cut.rows else (rows, cut.size)
+    return rows, columns
 
 
 def pieces(weights: Sequence[ShardedWeight]) -> list[Tensor]:
@@ -98,16 +106,17 @@ class Workspace:
 
     def hold(self, matrices: list[Weight], kernels: Kernels) -> list[Weight]:
         """Copies of those that the kernels take; the others are returned as they are."""
-        held, start = [], 0
-        for slot, matrix in matrices:
-            if kernels.gives_direction(matrix):
-                if self._memory.device != matrix.device or not self._memory.numel():
-                    self._memory = torch.empty(self._elements, device=matrix.device)
-                room = self._memory[start : start + matrix.numel()].view(matrix.shape)
-                start += _aligned(matrix.shape)
-                matrix = room.copy_(matrix)
-            held.append((slot, matrix))
-        return held
+        taken = [matrix for _, matrix in matrices if kernels.gives_direction(matrix)]
+        if not taken:
+            return matrices
+        if self._memory.device != taken[0].device or not self._memory.numel():
+            self._memory = torch.empty(self._elements, device=taken[0].device)
+        sizes = [_aligned(matrix.shape) for matrix in taken]
+        blocks = torch.split(self._memory[: sum(sizes)], sizes)
+        rooms = [block[: matrix.numel()].view(matrix.shape) for block, matrix in zip(blocks, taken, strict=True)]
+        torch._foreach_copy_(rooms, taken)
+        copies = iter(rooms)
+        return [(slot, next(copies) if kernels.gives_direction(matrix) else matrix) for slot, matrix in matrices]
 
 
 def _aligned(shape: Sequence[int]) -> int:
@@ -119,6 +128,8 @@ class Round:
     route: Route
     weights: list[ShardedWeight]
     workspace: Workspace
+    owners: Owners | None = None
+    """On the route "own"."""
     kernels: Kernels = field(default_factory=Kernels)
     """For whole matrices on this rank."""
 
@@ -128,6 +139,6 @@ class Round:
 
     def whole_here(self) -> list[ShardedWeight]:
         """The weights whose whole matrix this rank gets."""
-        if self.route == "own":
-            return [weight for weight in self.weights if weight.owner == weight.route_cuts[0].place]
-        return self.weights if self.route == "replicated" else []
+        if self.owners is not None:
+            return [self.weights[index] for index in self.owners.mine]
+        return self.weights if self.route == "whole" else []

@@ -2,115 +2,152 @@ r"""How the penalty of weights that no rank holds whole is computed: exactly, wi
 
 With X the matrix, its short side (k) first, there are three routes; `_cost` has what they cost:
 
-- **reduce**, X cut along its long side: :math:`X X^T = \sum_r X_r X_r^T`, one sum of small Gram matrices over the ranks;
-  then each rank multiplies its own piece, :math:`E X_r`,
+- **reduce**, X cut along its long side: :math:`X X^T = \sum_r X_r X_r^T`, one sum of small Gram matrices over the ranks, of
+  which one triangle is sent (`_triangle`); then each rank multiplies its own piece, :math:`E X_r`,
 - **gather**, X cut along its short side: every rank gets X and computes its own rows, :math:`E_r = X_r X^T - s I_r`, and
   :math:`E_r X`; a second, small exchange sums the norms for the stability guard,
 - **own**: pieces go to one owner each, which computes the direction as a single process would; pieces of it come back.
 
-A weight that every rank holds whole (**replicated**) needs no exchange.
+A weight that every rank holds whole needs no exchange; **whole** is for those of them that are not where products are
+computed. Weights of a round whose Gram matrices have one size are judged together: a call for each would cost the host more
+than the products.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
 import torch
 from torch import Tensor
 
-from bort.optim._spec import Move, PenaltySpec
+from bort.optim._spec import Moves, PenaltySpec
 from bort.optim._stability import Stability
 from bort.optim.sharded import _collective
 from bort.optim.sharded._round import Round, Route, ShardedWeight, pieces
+from bort.optim.sharded._triangle import packed, unpacked
 
-PieceMove: TypeAlias = tuple[ShardedWeight, Tensor, Tensor]
-"""A weight, this rank's piece of its direction as a matrix, and its residual."""
+PieceMoves: TypeAlias = tuple[list[ShardedWeight], list[Tensor], Tensor]
+"""Weights, this rank's pieces of their directions as matrices, and their residuals (weights,)."""
 
 
-def directions(rounds: Sequence[Round], spec: PenaltySpec, stability: Stability) -> Iterator[Move]:
-    """Each weight, this rank's piece of its guarded direction in the piece's own shape, and its residual."""
+def directions(rounds: Sequence[Round], spec: PenaltySpec, stability: Stability) -> Iterator[Moves]:
+    """Weights, this rank's pieces of their guarded directions in the pieces' own shapes, and their residuals."""
     for round_ in rounds:
-        for weight, matrix, residual in _COMPUTE[round_.route](round_, spec, stability):
-            piece = weight.weight.to_local()
-            moved = matrix.reshape(piece.shape).to(piece.device)
-            yield (weight.slot, weight.weight), moved, residual.to(piece.device)
+        for weights, matrices, residuals in _COMPUTE[round_.route](round_, spec, stability):
+            own = [weight.weight.to_local() for weight in weights]
+            moves = [
+                (matrix if matrix.shape == piece.shape else matrix.reshape(piece.shape)).to(piece.device)
+                for matrix, piece in zip(matrices, own, strict=True)
+            ]
+            yield [(weight.slot, weight.weight) for weight in weights], moves, residuals
 
 
-def _reduce(round_: Round, spec: PenaltySpec, stability: Stability) -> Iterator[PieceMove]:
+def _reduce(round_: Round, spec: PenaltySpec, stability: Stability) -> Iterator[PieceMoves]:
     weights = round_.weights
     xs = [weight.oriented(piece) for weight, piece in zip(weights, pieces(weights), strict=True)]
-    grams = _collective.add_up([x @ x.mT for x in xs], [cut.group for cut in weights[0].route_cuts])
-    for weight, x, gram in zip(weights, xs, grams, strict=True):
-        e = _defect(gram, weight, spec)
-        residual = torch.linalg.vector_norm(e) / e.shape[0] ** 0.5
-        factor = stability.damping(e[None], spec.target)
-        if factor is not None:
-            e = e * factor[0].to(e.dtype)
-        yield weight, weight.turned(weight.narrowed_rows(e) @ x), residual
+    alike = _alike([len(x) for x in xs])
+    grams = [packed(_products([xs[i] for i in members], [xs[i] for i in members])) for members in alike]
+    sums = _collective.add_up(grams, [cut.group for cut in weights[0].route_cuts])
+    for members, total in zip(alike, sums, strict=True):
+        some, k = [weights[i] for i in members], len(xs[members[0]])
+        e = _defects(unpacked(total, k), some, spec)
+        residuals = torch.linalg.vector_norm(e, dim=(1, 2)) / k**0.5
+        factors = stability.damping(e, spec.target)
+        if factors is not None:
+            e = e * factors.to(e.dtype)
+        moves = [w.turned(w.narrowed_rows(rows) @ xs[i]) for i, w, rows in zip(members, some, e, strict=True)]
+        yield some, moves, residuals
 
 
-def _gather(round_: Round, spec: PenaltySpec, stability: Stability) -> Iterator[PieceMove]:
+def _gather(round_: Round, spec: PenaltySpec, stability: Stability) -> Iterator[PieceMoves]:
     weights = round_.weights
     cuts = [weight.route_cuts[0] for weight in weights]
-    xs, defects = [], []
-    for weight, matrix, cut in zip(weights, _collective.gather(pieces(weights), cuts), cuts, strict=True):
-        x = weight.oriented(matrix)
+    wholes = _collective.gather(pieces(weights), cuts)
+    xs = [weight.oriented(matrix) for weight, matrix in zip(weights, wholes, strict=True)]
+    alike = _alike([(len(x), cut.sizes) for x, cut in zip(xs, cuts, strict=True)])  # the same on all ranks
+    defects = []
+    for members in alike:
         # The rows that this rank's group of ranks has in common; `narrowed_rows` takes this rank's out of them below.
-        xs.append(x)
-        defects.append(_defect(x.narrow(0, cut.start, cut.size) @ x.mT, weight, spec, cut.start))
-    (squares,) = _collective.add_up([torch.stack([rows.square().sum() for rows in defects])], [cuts[0].group])
-    sizes = squares.sqrt().tolist()  # to the host, once for all weights: the guard seldom has to look further
-    for weight, x, rows, size in zip(weights, xs, defects, sizes, strict=True):
-        if not stability.is_proven(size, spec.target):
-            factor = stability.damping(_defect(x @ x.mT, weight, spec)[None], spec.target)
-            rows = rows if factor is None else rows * factor[0].to(rows.dtype)
-        direction = weight.turned(weight.narrowed_rows(rows) @ x)
-        yield weight, direction, x.new_tensor(size / x.shape[0] ** 0.5)
+        start, size = cuts[members[0]].start, cuts[members[0]].size
+        products = _products([xs[i].narrow(0, start, size) for i in members], [xs[i] for i in members])
+        defects.append(_defects(products, [weights[i] for i in members], spec, start))
+    own = [rows.square().sum(dim=(1, 2)) for rows in defects]
+    norms = [squares.sqrt() for squares in _collective.add_up(own, [cuts[0].group])]
+    sizes = torch.cat(norms).tolist()  # to the host, once for all weights: the guard seldom has to look further
+    are_proven = iter([stability.is_proven(size, spec.target) for size in sizes])
+    for members, rows_of, norms_of in zip(alike, defects, norms, strict=True):
+        some, moves = [weights[i] for i in members], []
+        for i, weight, rows in zip(members, some, rows_of, strict=True):
+            x = xs[i]
+            if not next(are_proven):
+                factor = stability.damping(_defects((x @ x.mT)[None], [weight], spec), spec.target)
+                rows = rows if factor is None else rows * factor[0].to(rows.dtype)
+            moves.append(weight.turned(weight.narrowed_rows(rows) @ x))
+        yield some, moves, norms_of / len(xs[members[0]]) ** 0.5
 
 
-def _own(round_: Round, spec: PenaltySpec, stability: Stability) -> Iterator[PieceMove]:
-    weights = round_.weights
-    cuts, owners = [weight.route_cuts[0] for weight in weights], [weight.owner for weight in weights]
+def _own(round_: Round, spec: PenaltySpec, stability: Stability) -> Iterator[PieceMoves]:
+    weights, owners = round_.weights, round_.owners
+    assert owners is not None
     own_pieces = pieces(weights)
-    wholes = _collective.to_owners(own_pieces, cuts, owners)
-    moves = _whole_directions(wholes, round_, spec, stability)
+    moves = _whole_directions(owners.collect(own_pieces), round_, spec, stability)
     dtype = torch.promote_types(own_pieces[0].dtype, torch.float32)
-    returned = _collective.from_owners(moves, cuts, owners, own_pieces, dtype)
-    for weight, (direction, residual) in zip(weights, returned, strict=True):
-        yield weight, weight.narrowed(direction), residual
+    returned, residuals = owners.hand_out(moves, dtype, round_.device)
+    ordered = [weights[index] for index in owners.order]
+    yield ordered, [weight.narrowed(piece) for weight, piece in zip(ordered, returned, strict=True)], residuals
 
 
-def _replicated(round_: Round, spec: PenaltySpec, stability: Stability) -> Iterator[PieceMove]:
-    moves = _whole_directions(pieces(round_.weights), round_, spec, stability)
-    for weight, move in zip(round_.weights, moves, strict=True):
-        assert move is not None
-        yield weight, *move
+def _whole(round_: Round, spec: PenaltySpec, stability: Stability) -> Iterator[PieceMoves]:
+    moves = _whole_directions(dict(enumerate(pieces(round_.weights))), round_, spec, stability)
+    ordered = [moves[position] for position in range(len(round_.weights))]
+    yield round_.weights, [direction for direction, _ in ordered], torch.stack([residual for _, residual in ordered])
 
 
 def _whole_directions(
-    matrices: Sequence[Tensor | None], round_: Round, spec: PenaltySpec, stability: Stability
-) -> list[tuple[Tensor, Tensor] | None]:
-    """(direction, residual) of the matrices that this rank has; None for the others."""
-    here = [(position, matrix) for position, matrix in enumerate(matrices) if matrix is not None]
-    held = round_.workspace.hold(here, round_.kernels)
-    if spec.scales is not None:  # here a weight is known by its position in the round
+    matrices: dict[int, Tensor], round_: Round, spec: PenaltySpec, stability: Stability
+) -> dict[int, tuple[Tensor, Tensor]]:
+    """{position: (direction, residual)} of matrices, which are known by their positions in the round."""
+    if not matrices:
+        return {}
+    held = round_.workspace.hold(list(matrices.items()), round_.kernels)
+    if spec.scales is not None:
         spec = replace(spec, scales=spec.scales_of([weight.slot for weight in round_.weights]))
-    moves = round_.kernels.directions(held, spec, stability) if held else {}
-    return [moves.get(position) for position in range(len(matrices))]
+    return round_.kernels.directions(held, spec, stability)
 
 
-def _defect(gram: Tensor, weight: ShardedWeight, spec: PenaltySpec, first: int = 0) -> Tensor:
-    """G − s·I, in units of s if it is the weight's own; ``first`` is the row of G that the given ones begin with."""
-    s = spec.target if spec.scales is None else spec.scales[weight.slot].to(gram)
-    gram.diagonal(first).sub_(s)
-    return gram if spec.scales is None else gram / s
+def _alike(keys: Sequence[Hashable]) -> list[list[int]]:
+    """Positions that have the same key."""
+    alike: dict[Hashable, list[int]] = {}
+    for position, key in enumerate(keys):
+        alike.setdefault(key, []).append(position)
+    return list(alike.values())
 
 
-_COMPUTE: dict[Route, Callable[[Round, PenaltySpec, Stability], Iterator[PieceMove]]] = {
+def _products(rows: Sequence[Tensor], xs: Sequence[Tensor]) -> Tensor:
+    """rows·xᵀ of each pair, of one size, (pairs, rows, k)."""
+    products = xs[0].new_empty(len(xs), len(rows[0]), len(xs[0]))
+    for some, x, product in zip(rows, xs, products, strict=True):
+        torch.mm(some, x.mT, out=product)
+    return products
+
+
+def _defects(grams: Tensor, weights: Sequence[ShardedWeight], spec: PenaltySpec, first: int = 0) -> Tensor:
+    """G − s·I, in units of s where it is each weight's own; ``first`` is the row of G that the given ones begin with."""
+    diagonals = grams.diagonal(first, 1, 2)
+    scales = spec.scales_of([weight.slot for weight in weights])
+    if scales is None:
+        diagonals.sub_(spec.target)
+        return grams
+    scales = scales.to(grams)  # (weights, 1): a weight with blocks is owned
+    diagonals.sub_(scales)
+    return grams / scales[..., None]
+
+
+_COMPUTE: dict[Route, Callable[[Round, PenaltySpec, Stability], Iterator[PieceMoves]]] = {
     "reduce": _reduce,
     "gather": _gather,
     "own": _own,
-    "replicated": _replicated,
+    "whole": _whole,
 }
