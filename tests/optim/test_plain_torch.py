@@ -115,6 +115,32 @@ def test_weights_with_few_rows_are_judged_together_and_each_by_itself(scale):
     assert shortened == {1, 4}
 
 
+@pytest.mark.parametrize("room", [2**30, 1], ids=["all together", "each alone"])
+@pytest.mark.parametrize("options", [{}, {"scale": "adaptive"}, {"mode": "l1-full"}], ids=str)
+def test_where_the_host_cannot_look_gram_matrices_of_one_side_are_judged_together(options, room, monkeypatch):
+    """Each by itself all the same: those of unstable steps are shortened as alone, the others not changed by a bit."""
+    monkeypatch.setattr(_plain_torch, "_STACK_BYTES", room)
+    torch.manual_seed(0)
+    shapes = [(12, 30), (40, 12), (9, 20), (12, 12), (12, 5, 3, 3), (12, 30), (3, 9)]
+    weights = [torch.randn(shape, dtype=torch.float64) / 9 for shape in shapes]
+    for unstable in (1, 5):
+        weights[unstable] *= 60
+    spec, stability = PenaltySpec(0.1, **options), Stability(torch.tensor(0.1, dtype=torch.float64), on_device=True)
+    with torch.no_grad():
+        moves = each(_plain_torch.directions(list(enumerate(weights)), spec, stability))
+    shortened = set()
+    for slot, w in enumerate(weights):
+        x, expected = penalty.matrices(w), penalty.gradient(w, **options)
+        e = penalty.defect(x, penalty.target(x, spec.scale), "full")
+        is_l1 = "mode" in options
+        factor = Stability(0.1).damping(e.sign() if is_l1 else e, penalty.target(x, spec.scale), l1=is_l1)
+        if factor is not None and factor.item() < 1:
+            shortened.add(slot)
+            expected = expected * factor.item()
+        torch.testing.assert_close(moves[slot][0], expected, rtol=1e-12, atol=1e-12)
+    assert shortened == (set() if "mode" in options else {1, 5})
+
+
 @pytest.mark.parametrize("shape", [(512, 200), (200, 512), (256, 32, 3, 3)])
 def test_medium_precision_rounds_the_second_product_on_cpus_that_gain_by_it(shape, monkeypatch):
     """1e-3 per entry off the constraint, where a rounded Gram matrix would have left nothing of the penalty."""

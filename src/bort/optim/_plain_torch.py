@@ -29,15 +29,26 @@ _BFLOAT16_FROM = 2**16
 
 def directions(weights: list[Weight], spec: PenaltySpec, stability: Stability) -> Iterator[Moves]:
     """The directions and residuals of all weights, those of one shape together."""
-    # Of weights with few rows or columns, whatever their shapes, the guard judges all at once. They are few or small.
-    tiny: dict[Any, list[tuple[list[Weight], _Defects]]] = {}
+    # A guard that cannot prove a step stable takes many small calls. So it judges Gram matrices of one side together, of
+    # weights of any shape, and all that have few rows or columns.
+    waiting: dict[Any, list[tuple[list[Weight], _Defects]]] = {}
+    size = 0
     for batch in _batches(weights):
         defects = _Defects.of(_stacked(batch), spec, spec.scales_of([slot for slot, _ in batch]))
-        if spec.mode.endswith("full") and defects.d.shape[-1] < TINY:
-            tiny.setdefault((defects.d.device, defects.d.dtype), []).append((batch, defects))
-        else:
+        d = defects.d
+        if not spec.mode.endswith("full") or (d.shape[-1] >= TINY and stability.may_look_at(d)):
             yield _moves(batch, defects, defects.damping(stability))
-    for members in tiny.values():
+            continue
+        waiting.setdefault((d.device, d.dtype, max(TINY, d.shape[-1])), []).append((batch, defects))
+        size += (defects.w.numel() + d.numel()) * d.element_size()
+        if size > _STACK_BYTES:
+            yield from _judged_together(waiting, stability)
+            waiting, size = {}, 0
+    yield from _judged_together(waiting, stability)
+
+
+def _judged_together(waiting: dict[Any, list[tuple[list[Weight], _Defects]]], stability: Stability) -> Iterator[Moves]:
+    for members in waiting.values():
         factors = _damping_together([defects for _, defects in members], stability)
         for (batch, defects), factor in zip(members, factors, strict=True):
             yield _moves(batch, defects, factor)
@@ -136,11 +147,13 @@ class _Defects:
 
 
 def _damping_together(members: list[_Defects], stability: Stability) -> list[Tensor | None]:
-    """The factors of small Gram matrices of several sizes, in one go: padded with zeros, which change no norm."""
+    """The factors of Gram matrices in one go; smaller ones are padded with zeros, which change no norm."""
     if len(members) == 1:
         return [members[0].damping(stability)]
-    sides = [defects.d.shape[-1] for defects in members]
-    padded = [F.pad(m.d.detach(), (0, max(sides) - side) * 2) for m, side in zip(members, sides, strict=True)]
+    missing = [max(m.d.shape[-1] for m in members) - m.d.shape[-1] for m in members]
+    padded = [
+        F.pad(m.d.detach(), (0, rows) * 2) if rows else m.d.detach() for m, rows in zip(members, missing, strict=True)
+    ]
     targets = [m.s for m in members if isinstance(m.s, Tensor)]
     s = torch.cat(targets) if targets else members[0].s
     factors = stability.damping(torch.cat(padded), s, l1=penalty.is_l1(members[0].spec.mode))
