@@ -1,28 +1,37 @@
 """Where the time of the penalty goes on a GPU: kernel by kernel, by torch's profiler, with the rate of the two products.
 
-python benchmarks/kernels.py [--nets ResNet-50 …] [--steps 20] [--out FILE.json]
+    python benchmarks/kernels.py [--nets ResNet-50 …] [--steps 20] [--block-batches 512] [--out FILE.json]
+
+Also how many kernels the penalty has in a step, and how long the host takes to launch its CUDA graph. With --block-batches
+each network is measured a second time, with weights of one shape, from that short side on, in batches for the kernels of
+large weights (`bort.optim.kernels.Tuning.block_batches`).
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from step import LR, NETS, SEED, create
+from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile
 
 import bort
 from bort._environment import describe
 from bort._table import table
+from bort.optim import _group_penalty
+from bort.optim.kernels import Kernels, Tuning
 
 KERNELS = ("stage", "gram", "judge", "apply")  # a large weight has its own gram and apply
 
 
 def kernel_times(net: str, cls: Any, steps: int, **options: Any) -> dict[str, float]:
-    """Milliseconds of device time a step in each kernel of the penalty, and in all the rest."""
+    """Of a step: milliseconds of device time in each kernel of the penalty and in all the rest, the number of the penalty's
+    kernels, and microseconds of the host to launch its graph."""
     model = create(NETS.get(net, net), "cuda")
     for p in model.parameters():
         p.grad = torch.randn_like(p) * 1e-3
@@ -30,16 +39,20 @@ def kernel_times(net: str, cls: Any, steps: int, **options: Any) -> dict[str, fl
     for _ in range(3):
         optimizer.step()
     torch.cuda.synchronize()
-    with profile(activities=[ProfilerActivity.CUDA]) as profiler:
+    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], acc_events=True) as profiler:
         for _ in range(steps):
             optimizer.step()
         torch.cuda.synchronize()
     times = dict.fromkeys((*KERNELS, "other"), 0.0)
+    launches, graph = 0.0, 0.0
     for event in profiler.key_averages():
         name = event.key.removesuffix("_large")
-        name = name if name in KERNELS else "other"
-        times[name] += event.self_device_time_total / 1e3 / steps
-    return times
+        launches += event.count / steps if name in KERNELS else 0
+        if event.device_type is DeviceType.CUDA:  # torch counts a kernel's time for its caller on the host, too
+            times[name if name in KERNELS else "other"] += event.self_device_time_total / 1e3 / steps
+        if event.key == "cudaGraphLaunch":
+            graph += event.self_cpu_time_total / steps
+    return times | {"kernels": launches, "graph launch, µs": graph}
 
 
 def products(net: str) -> float:
@@ -53,10 +66,16 @@ def products(net: str) -> float:
     return total
 
 
+def tunings(block_batches: int | None) -> dict[str, Tuning]:
+    """By the name that their results get."""
+    return {"": Tuning()} | ({} if block_batches is None else {", block batches": Tuning(block_batches=block_batches)})
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--nets", nargs="+", default=list(NETS))
     parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--block-batches", type=int, metavar="SIDE")
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
     if not torch.cuda.is_available():
@@ -64,23 +83,24 @@ def main() -> None:
     results: dict[str, Any] = {}
     rows = []
     for net in arguments.nets:
-        for cls, options in ((bort.BortA, {}), (bort.BortS, {"momentum": 0.9})):
-            times = kernel_times(net, cls, arguments.steps, **options)
-            flops = products(net)
-            rates = {"gram": flops / 2 / times["gram"] / 1e9, "apply": flops / times["apply"] / 1e9}
-            results[f"{net} {cls.__name__}"] = {"ms": times, "TFLOP/s": rates}
-            rows.append(
-                (
-                    net,
-                    cls.__name__,
-                    *(f"{times[name]:.3f}" for name in times),
-                    *(f"{rate:.0f}" for rate in rates.values()),
-                )
-            )
-    print(table(("network", "optimizer", *KERNELS, "other", "Gram TFLOP/s", "apply TFLOP/s"), rows, right=range(2, 9)))
+        flops = products(net)
+        for name, tuning in tunings(arguments.block_batches).items():
+            _group_penalty.Kernels = partial(Kernels, tuning=tuning)  # type: ignore[assignment, misc]
+            for cls, options in ((bort.BortA, {}), (bort.BortS, {"momentum": 0.9})):
+                times = kernel_times(net, cls, arguments.steps, **options)
+                rates = {"gram": flops / 2 / times["gram"] / 1e9, "apply": flops / times["apply"] / 1e9}
+                results[f"{net} {cls.__name__}{name}"] = {"ms": times, "TFLOP/s": rates}
+                shown = [f"{times[kernel]:.3f}" for kernel in (*KERNELS, "other")]
+                shown += [f"{times['kernels']:.0f}", f"{times['graph launch, µs']:.0f}"]
+                rows.append((net, cls.__name__ + name, *shown, *(f"{rate:.0f}" for rate in rates.values())))
+    header = (*KERNELS, "other", "kernels", "graph launch, µs", "Gram TFLOP/s", "apply TFLOP/s")
+    print(table(("network", "optimizer", *header), rows, right=range(2, 11)))
     if arguments.out:
-        whole = {"command": "python benchmarks/kernels.py", "results": results, **describe(SEED)}
-        arguments.out.write_text(json.dumps(whole, indent=2) + "\n")
+        options = "" if arguments.block_batches is None else f" --block-batches {arguments.block_batches}"
+        command = f"python benchmarks/kernels.py --nets {' '.join(arguments.nets)}{options}"
+        arguments.out.write_text(
+            json.dumps({"command": command, "results": results, **describe(SEED)}, indent=2) + "\n"
+        )
 
 
 if __name__ == "__main__":

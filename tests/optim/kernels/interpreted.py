@@ -1,5 +1,7 @@
 """The kernels on CPU tensors, against the readable mathematics. `test_triton` runs this file in Triton's interpreter."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import nn
@@ -17,6 +19,10 @@ IN_SEGMENTS = Tuning(scratch_bytes=1, segment=128, long=300)
 LARGE = Tuning(scratch_bytes=1, block_loads=True)
 LARGE_IN_SEGMENTS = Tuning(scratch_bytes=1, block_loads=True, segment=128, long=300)
 LARGE_WIDE_TILES = Tuning(scratch_bytes=1, block_loads=True, wide_gram_tiles=True)
+# Without rounding errors (short=1), as long rows are staged: the products of shorter ones take the interpreter less time.
+ONE_SHAPE_TOGETHER = Tuning(block_loads=True, block_batches=128, short=1)
+TOGETHER_IN_SEGMENTS = replace(ONE_SHAPE_TOGETHER, segment=128, long=300)
+TOGETHER_WIDE_TILES = replace(ONE_SHAPE_TOGETHER, wide_gram_tiles=True)
 ODD = [(9, 8), (8, 9), (64, 25), (131, 199), (199, 131), (16, 3, 3, 3)]
 
 
@@ -114,6 +120,25 @@ def test_a_scale_for_each_weight(coupled):
 )
 def test_large_weights(shapes, tuning, coupled):
     check(shapes, tuning=tuning, coupled=coupled)
+
+
+@pytest.mark.parametrize("coupled", [False, True])
+@pytest.mark.parametrize(
+    "tuning",
+    [ONE_SHAPE_TOGETHER, TOGETHER_IN_SEGMENTS, TOGETHER_WIDE_TILES],
+    ids=["together", "segments", "wide tiles"],
+)
+def test_weights_of_one_shape_together(tuning, coupled):
+    """Beside others that are alone of their shape, or too small."""
+    shapes = [(140, 400), (16, 40), (400, 300), (140, 400), (400, 300), (16, 40), (150, 330)]
+    check(shapes, tuning=tuning, coupled=coupled, tolerance=3e-3)
+
+
+def test_of_weights_of_one_shape_each_has_its_scale_and_its_guard():
+    shapes = [(140, 330)] * 3
+    check(shapes, scale=[0.5, 2.0, 30.0], tuning=ONE_SHAPE_TOGETHER, tolerance=3e-3)
+    # The two estimates of ‖E‖₂ differ a little.
+    check(shapes, size=3.0, a=1.0, scale=[300.0, 2.0, 9000.0], tuning=ONE_SHAPE_TOGETHER, tolerance=0.1)
 
 
 def test_a_scaled_gradient():

@@ -90,3 +90,17 @@ def test_results_lie_one_after_the_other():
         assert (shape, stride) == (weight.shape, weight.stride())
         end = offset + weight.numel()
     assert tables.result_size >= end
+
+
+def test_block_batches_have_one_shape_each():
+    """Weights that are alone of their shape, or below the size, stay with the others."""
+    shapes = [(300, 2000), (130, 70), (2000, 300), (300, 2000), (400, 1500), (2000, 300), (130, 70), (300, 2000)]
+    _, tables = tiling(shapes, keep_errors=False, block_loads=True, block_batches=256)
+    by_batch = {frozenset(shapes[member] for member in batch.members): batch for batch in tables.batches}
+    assert set(by_batch) == {frozenset({(300, 2000)}), frozenset({(2000, 300)}), frozenset({(400, 1500), (130, 70)})}
+    assert [by_batch[frozenset(some)].large for some in ({(300, 2000)}, {(2000, 300)})] == [3 * 512, 2 * 512]
+    assert by_batch[frozenset({(400, 1500), (130, 70)})].large == 0
+    for batch in tables.batches:
+        for number, row in enumerate(rows(batch.matrices, MatrixRow)) if batch.large else []:
+            assert row.x_start == number * row.short_padded * row.long_padded
+            assert row.e_start == number * row.short_padded**2

@@ -3,6 +3,7 @@ they are in memory."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -40,7 +41,7 @@ class TileBatch:
     segment: int
     """Columns that the Gram matrix is summed up over at a time; 0: all."""
     large: int
-    """k padded, if the batch is one weight for the kernels of `_triton_hopper`, else 0."""
+    """The padded rows of all X, if the batch is for the kernels of `_triton_hopper`, whose weights have one shape; else 0."""
     gram_columns: int
     """Columns of the tiles of ``gram``."""
     compiled: dict[Any, Any] = field(default_factory=dict)
@@ -70,6 +71,11 @@ class _Shape:
     errors: bool
     """Whether rounding errors are staged as well."""
     large: bool = False
+    """For the kernels of `_triton_hopper`."""
+
+    @property
+    def sides(self) -> tuple[int, int, bool]:
+        return self.k, self.long, self.tall
 
     @property
     def side(self) -> int:
@@ -98,14 +104,15 @@ def make_tiling(weights: Sequence[Weight], *, keep_errors: bool, tuning: Tuning)
     for index, (_, weight) in enumerate(weights):
         m, n = weight.shape[0], weight.numel() // weight.shape[0]
         k, long = min(m, n), max(m, n)
-        shape = _Shape(index, k, long, m > n, keep_errors and long < tuning.short)
-        exceeds = shape.scratch_bytes > tuning.scratch_bytes
-        shapes.append(replace(shape, large=exceeds and not shape.errors and _loads_blocks(weight.device, tuning)))
-    shapes.sort(key=lambda shape: -shape.work)
+        shapes.append(_Shape(index, k, long, m > n, keep_errors and long < tuning.short))
+    if _loads_blocks(weights[0][1].device, tuning):
+        counts = Counter(shape.sides for shape in shapes)
+        shapes = [replace(shape, large=_is_large(shape, counts[shape.sides], tuning)) for shape in shapes]
+    shapes.sort(key=lambda shape: (-shape.work, shape.sides))
     batches: list[list[_Shape]] = []
     room = 0
     for shape in shapes:
-        if not batches or shape.scratch_bytes > room:
+        if not batches or shape.scratch_bytes > room or not _may_share(shape, batches[-1][-1]):
             batches.append([])
             room = tuning.scratch_bytes
         batches[-1].append(shape)
@@ -118,18 +125,32 @@ def make_tiling(weights: Sequence[Weight], *, keep_errors: bool, tuning: Tuning)
     return Tiling(weights[0][1].device, weights[0][1].dtype, tables, tuple(results), size)
 
 
+def _is_large(shape: _Shape, count: int, tuning: Tuning) -> bool:
+    """Whether a weight, one of ``count`` of its shape, goes to the kernels of `_triton_hopper`."""
+    if shape.errors:
+        return False
+    exceeds = shape.scratch_bytes > tuning.scratch_bytes
+    return exceeds or (tuning.block_batches is not None and count > 1 and shape.k >= tuning.block_batches)
+
+
+def _may_share(shape: _Shape, other: _Shape) -> bool:
+    """Whether two weights may be in one batch: of `_triton_hopper` only those of one shape."""
+    return shape.large == other.large and (not shape.large or shape.sides == other.sides)
+
+
 def _loads_blocks(device: torch.device, tuning: Tuning) -> bool:
     if tuning.block_loads is not None:
         return tuning.block_loads
     return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (9, 0)
 
 
-def _wide_tiles_pay(side: int, device: torch.device, tuning: Tuning) -> bool:
+def _wide_tiles_pay(side: int, count: int, device: torch.device, tuning: Tuning) -> bool:
     """Wide tiles are the faster ones, unless they leave more multiprocessors idle in the last wave of programs."""
     if tuning.wide_gram_tiles is not None:
         return tuning.wide_gram_tiles
     processors = torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 1
-    waves = [-(-len(_tiles(0, side, columns, side, triangle=True)) // processors) for columns in (TILE, 2 * TILE)]
+    tiles = [count * len(_tiles(0, side, columns, side, triangle=True)) for columns in (TILE, 2 * TILE)]
+    waves = [-(-number // processors) for number in tiles]
     return 2 * waves[1] <= waves[0]
 
 
@@ -137,9 +158,9 @@ def _tile_batch(shapes: list[_Shape], weights: Sequence[Weight], tuning: Tuning)
     device = weights[0][1].device
     segment = tuning.segment if any(shape.long > tuning.long for shape in shapes) else 0
     first = shapes[0]
-    large = first.large  # a large weight never shares a batch
+    large = first.large
     # Segments need a second set of sums: with wide tiles there would not be enough registers.
-    wide_gram = large and not segment and _wide_tiles_pay(first.side, device, tuning)
+    wide_gram = large and not segment and _wide_tiles_pay(first.side, len(shapes), device, tuning)
     gram_columns = 2 * TILE if wide_gram else TILE
     apply_columns = 2 * TILE if large else TILE
     rows: list[MatrixRow] = []
@@ -190,7 +211,7 @@ def _tile_batch(shapes: list[_Shape], weights: Sequence[Weight], tuning: Tuning)
         e_size=e_size,
         probe_size=probe_size,
         segment=segment,
-        large=first.side if large else 0,
+        large=len(shapes) * first.side if large else 0,
         gram_columns=gram_columns,
     )
 

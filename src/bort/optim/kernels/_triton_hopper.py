@@ -1,9 +1,10 @@
-"""The two products of one large weight on GPUs that have a tensor memory accelerator (NVIDIA Hopper and later).
+"""The two products of large weights on GPUs that have a tensor memory accelerator (NVIDIA Hopper and later).
 
-A weight that needs more scratch than a whole batch may take is launched on its own. Its operands then have one shape each,
-which the accelerator can be given beforehand: it loads whole blocks by itself, and the registers that addresses would take
-are free for larger tiles. The mathematics are those of ``gram`` and ``apply`` in `_triton`, without rounding errors; only
-the loads and the sizes of the tiles differ. The matrix is row 0 of the matrix and address tables; its scratch begins at 0.
+A weight that needs more scratch than a whole batch may take is launched on its own, others of one shape together. Their
+operands then have one shape each, which the accelerator can be given beforehand: it loads whole blocks by itself, and the
+registers that addresses would take are free for larger tiles. The mathematics are those of ``gram`` and ``apply`` in
+`_triton`, without rounding errors; only the loads and the sizes of the tiles differ. In scratch the matrices X lie one below
+the other, and so do the E: that of row i of the matrix table begins at row i·(k padded).
 """
 
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
@@ -14,10 +15,14 @@ import triton.language as tl
 
 from bort.optim.kernels._columns import (
     ACROSS,
+    ADDRESS_COLUMNS,
     DOWN,
+    E_START,
     GRADIENT,
     LONG,
     LONG_PADDED,
+    MATRIX,
+    MATRIX_COLUMNS,
     RESULT,
     SHORT,
     SHORT_PADDED,
@@ -60,28 +65,33 @@ def gram_large(
 
     Args:
         matrices, tiles, e, norms, scale, scales, skip, SEGMENT: as in ``gram``.
-        rows: X as blocks of ROWS × STEP.
-        columns: X as blocks of COLUMNS × STEP.
+        rows: all X as blocks of ROWS × STEP.
+        columns: all X as blocks of COLUMNS × STEP.
     """
     if HAS_SKIP and tl.load(skip) != 0:
         return
     tile = tiles + tl.program_id(0) * TILE_COLUMNS
-    k = tl.load(matrices + SHORT).to(tl.int32)
-    side = tl.multiple_of(tl.load(matrices + SHORT_PADDED).to(tl.int32), 128)
-    padded = tl.multiple_of(tl.load(matrices + LONG_PADDED).to(tl.int32), 128)
+    matrix = tl.load(tile + MATRIX)
+    row = matrices + matrix * MATRIX_COLUMNS
+    k = tl.load(row + SHORT).to(tl.int32)
+    side = tl.multiple_of(tl.load(row + SHORT_PADDED).to(tl.int32), 128)
+    padded = tl.multiple_of(tl.load(row + LONG_PADDED).to(tl.int32), 128)
+    e += tl.multiple_of(tl.load(row + E_START), 128)
     top = tl.load(tile + DOWN) * ROWS
     left = tl.load(tile + ACROSS) * COLUMNS
+    above = matrix * side + top
+    beside = matrix * side + left
     if SEGMENT:
         sums = tl.zeros((ROWS, COLUMNS), dtype=tl.float32)
         for first in range(0, padded, SEGMENT):
             last = tl.minimum(first + SEGMENT, padded)
-            sums += _sums(rows, columns, top, left, first, last, ROWS, COLUMNS, STEP)
+            sums += _sums(rows, columns, above, beside, first, last, ROWS, COLUMNS, STEP)
     else:
-        sums = _sums(rows, columns, top, left, 0, padded, ROWS, COLUMNS, STEP)
+        sums = _sums(rows, columns, above, beside, 0, padded, ROWS, COLUMNS, STEP)
     r = top + tl.arange(0, ROWS)[:, None]
     c = left + tl.arange(0, COLUMNS)[None, :]
     if HAS_SCALES:
-        scale = tl.load(scales + tl.load(matrices + SLOT))
+        scale = tl.load(scales + tl.load(row + SLOT))
     sums = tl.where((r == c) & (r < k), sums - scale, sums)
     if HAS_SCALES:
         sums /= scale
@@ -114,14 +124,17 @@ def apply_large(
     """W ← W − rate·E·X, or result ← gradient + rate·E·X. One program a tile of ROWS × COLUMNS of W as it lies in memory.
 
     Args:
-        x: X as blocks of STEP × COLUMNS, or STEP × ROWS if TALL.
-        e: E as blocks of ROWS × STEP, or STEP × COLUMNS if TALL.
+        x: all X as blocks of STEP × COLUMNS, or STEP × ROWS if TALL.
+        e: all E as blocks of ROWS × STEP, or STEP × COLUMNS if TALL.
         The others: as in ``apply``. In the tile table of a tall weight, ``down`` counts COLUMNS and ``across`` ROWS.
     """
     tile = tiles + tl.program_id(0) * TILE_COLUMNS
-    k = tl.load(matrices + SHORT).to(tl.int32)
-    long = tl.load(matrices + LONG).to(tl.int32)
-    side = tl.multiple_of(tl.load(matrices + SHORT_PADDED).to(tl.int32), 128)
+    matrix = tl.load(tile + MATRIX)
+    row = matrices + matrix * MATRIX_COLUMNS
+    k = tl.load(row + SHORT).to(tl.int32)
+    long = tl.load(row + LONG).to(tl.int32)
+    side = tl.multiple_of(tl.load(row + SHORT_PADDED).to(tl.int32), 128)
+    above = matrix * side
     end = side
     if HAS_SKIP:
         skipped = tl.load(skip) != 0
@@ -133,17 +146,17 @@ def apply_large(
         left = tl.load(tile + DOWN) * COLUMNS
         top = tl.load(tile + ACROSS) * ROWS
         for at in range(0, end, STEP):
-            sums = tl.dot(x.load([at, top]).T, e.load([at, left]), sums)
+            sums = tl.dot(x.load([above + at, top]).T, e.load([above + at, left]), sums)
         height = long
         pitch = k
     else:
         top = tl.load(tile + DOWN) * ROWS
         left = tl.load(tile + ACROSS) * COLUMNS
         for at in range(0, end, STEP):
-            sums = tl.dot(e.load([top, at]), x.load([at, left]), sums)
+            sums = tl.dot(e.load([above + top, at]), x.load([above + at, left]), sums)
         height = k
         pitch = long
-    rate = tl.load(rate_at).to(tl.float32) * tl.load(factors)
+    rate = tl.load(rate_at).to(tl.float32) * tl.load(factors + matrix)
     if not COUPLED:
         rate = -rate
     if HAS_SKIP:
@@ -151,10 +164,11 @@ def apply_large(
     rows_left = height - top
     start = top.to(tl.int64) * pitch + left
     if COUPLED:
-        source = tl.load(addresses + GRADIENT).to(tl.pointer_type(DTYPE)) + start
-        target = tl.load(addresses + RESULT).to(tl.pointer_type(DTYPE)) + start
+        address = addresses + matrix * ADDRESS_COLUMNS
+        source = tl.load(address + GRADIENT).to(tl.pointer_type(DTYPE)) + start
+        target = tl.load(address + RESULT).to(tl.pointer_type(DTYPE)) + start
     else:
-        source = tl.load(matrices + WEIGHT).to(tl.pointer_type(DTYPE)) + start
+        source = tl.load(row + WEIGHT).to(tl.pointer_type(DTYPE)) + start
         target = source
     HALF: tl.constexpr = COLUMNS // 2
     left_half, right_half = halves(sums)

@@ -18,5 +18,8 @@ class Tuning:
     segment: int = 2**14
     block_loads: bool | None = None
     """Whether large weights go to the kernels of `_triton_hopper`; None: if the GPU has a tensor memory accelerator."""
+    block_batches: int | None = None
+    """From this short side on, weights of one shape go to these kernels too, in batches; None: none do. (It has not been
+    measured on a GPU yet: benchmarks/kernels.py --block-batches 512.)"""
     wide_gram_tiles: bool | None = None
     """Whether these compute E in tiles of 128 × 256 instead of 128 × 128; None: where that takes no longer."""
