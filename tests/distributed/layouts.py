@@ -14,6 +14,7 @@ from torch.distributed.tensor.placement_types import _StridedShard
 
 import bort
 import bort.nets
+from bort.optim.sharded import routing
 from tests.distributed.common import OPTIMIZERS, Traffic, cut, mesh, random, routed, whole
 
 
@@ -114,6 +115,37 @@ def mixed(route):
             for optimizer in pair:
                 optimizer.step()
     return max((whole(q).detach() - p.detach()).abs().max().item() for p, q in zip(plain, mixture, strict=True))
+
+
+def overlapped(route, overlap_bytes, dtype="float32", steps=6, **settings):
+    """The exchange of the next step, begun when a step has ended, against steps without: whether weights and residuals are
+    the same bits, although a weight is written to between steps and the rate changes; and the collectives of each step."""
+    shapes, results, traffics = [(12, 5), (5, 12), (7, 7), (20, 3), (3, 20), (12, 5)], [], []
+    for size in (0, overlap_bytes):
+        params = [
+            nn.Parameter(cut(0.3 * random(i, *shape, dtype=getattr(torch, dtype)), "0", (dist.get_world_size(),)))
+            for i, shape in enumerate(shapes)
+        ]
+        optimizer = bort.BortA(params, **({"lr": 0.01, "constraint": 0.3} | settings))
+        history = []
+        for step in range(steps):
+            for i, p in enumerate(params):
+                p.grad = cut(random(10 * step + i, *p.shape, dtype=p.dtype), "0", (dist.get_world_size(),))
+            if step == 2:
+                with torch.no_grad():
+                    params[1].mul_(0.5)
+            if step == 3:
+                with torch.no_grad():
+                    params[0].to_local().add_(0.1)
+            optimizer.param_groups[0]["lr"] = 0.01 / (1 + step)
+            with routed(route), routing(overlap_bytes=size), Traffic() as traffic:
+                optimizer.step()
+            traffics.append([name for name, _ in traffic.calls])
+            history += [whole(p).detach().clone() for p in params]
+        results.append((history, optimizer.residuals()))
+    (expected, expected_residuals), (history, residuals) = results
+    same = all(torch.equal(a, b) for a, b in zip(expected, history, strict=True)) and residuals == expected_residuals
+    return same, traffics[:steps], traffics[steps:]
 
 
 def _partial(ranks):

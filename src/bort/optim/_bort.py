@@ -28,6 +28,7 @@ from bort.optim._apply import LentGradients
 from bort.optim._group_penalty import GroupPenalty
 from bort.optim._groups import groups_for_optimizer
 from bort.optim._spec import Scale, constrained
+from bort.optim.sharded import current_routing
 
 
 class Bort(Optimizer):
@@ -87,6 +88,7 @@ class Bort(Optimizer):
     def _prepare(self) -> None:
         """What torch neither pickles nor copies with an optimizer."""
         self._penalties: defaultdict[int, GroupPenalty] = defaultdict(GroupPenalty)
+        self._begins_early = False
         _stay_out_of_graphs()
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
@@ -150,10 +152,13 @@ class Bort(Optimizer):
             lent.give_back()
         if any(group["scale"] == "initial" for group in self.param_groups):
             self._save_scales()
+        if self._begins_early:
+            self._begin_next()
         return loss
 
     def _apply_penalties(self, lent: LentGradients) -> None:
         """Move decoupled weights, and lend coupled ones their penalised gradients."""
+        self._begins_early = current_routing().overlap_bytes > 0
         # All gradients are looked at first: one that is refused leaves every weight and every count of steps as it was.
         pending = [
             (self._penalties[index], group, self._penalties[index].active_weights(group))
@@ -165,6 +170,12 @@ class Bort(Optimizer):
                 group_penalty.apply(step)
         for index, (group_penalty, group, _) in enumerate(pending):
             group_penalty.warn_if_far(group, index, stacklevel=6)
+
+    @torch.no_grad()
+    def _begin_next(self) -> None:
+        for index, group in enumerate(self.param_groups):
+            if group["constraint"]:
+                self._penalties[index].begin_next(group)
 
     def _save_scales(self) -> None:
         for group_penalty in self._penalties.values():
@@ -219,5 +230,5 @@ class _Evaluated:
 def _stay_out_of_graphs() -> None:
     """Keep torch.compile away from the penalties: they have kernels of their own. As a decorator, torch.compiler.disable
     would load the compiler, a second or two, with ``import bort``; torch itself loads it with the first optimizer."""
-    for name in ("_apply_penalties", "_save_scales"):
+    for name in ("_apply_penalties", "_begin_next", "_save_scales"):
         setattr(Bort, name, torch.compiler.disable(getattr(Bort, name)))  # type: ignore[no-untyped-call]

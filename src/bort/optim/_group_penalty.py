@@ -36,7 +36,7 @@ from bort.optim._settings import refuse_gradient
 from bort.optim._spec import Moves, PenaltySpec, Weight, constrained, is_fake, is_matrix, named
 from bort.optim._stability import Stability
 from bort.optim.kernels import Kernels, is_capturing
-from bort.optim.sharded import DdpSharing, ShardedRounds, directions, is_dtensor, local, local_gradient, whole
+from bort.optim.sharded import DdpSharing, Overlap, ShardedRounds, directions, is_dtensor, local, local_gradient, whole
 
 # A residual from which on a weight counts as far: σ² is further from s than any usual initialisation puts it.
 _FAR = 10.0
@@ -58,6 +58,7 @@ class GroupPenalty:
         self._recorder = recorder or CudaRecorder()
         self._device_steps: DeviceSteps | None = None
         self._sharded = ShardedRounds()
+        self._overlap = Overlap()
         self._ddp = DdpSharing()
         self._has_looked = False
         self._initial_scales = InitialScales()
@@ -164,7 +165,15 @@ class GroupPenalty:
         if plan.whole:
             self._apply_local(_with_gradient(plan.whole), step)
         if plan.rounds:
-            _move(directions(plan.rounds, step.spec, step.stability), plan.rounds[0].device, step)
+            begun = self._overlap.take(plan.rounds)
+            _move(directions(plan.rounds, step.spec, step.stability, begun), plan.rounds[0].device, step)
+
+    def begin_next(self, group: dict[str, Any]) -> None:
+        """When the step has ended: exchanges of the next penalty, if that is known to be a decoupled one at the next step."""
+        rounds = self._sharded.rounds
+        if rounds and group["decoupled"] and group["every"] == 1 and not torch.is_grad_enabled():
+            with own_precision(group["precision"], rounds[0].device):
+                self._overlap.begin(rounds)
 
     def _apply_local(self, weights: list[Weight], step: GroupStep) -> None:
         """DTensors that are whole on this process: what they hold is computed as any other weight is."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 import torch.distributed as dist
@@ -39,10 +39,13 @@ class Owners:
     def _size(self, index: int, rank: int) -> int:
         return self._cuts[index].sizes[rank] * self._across[index]
 
-    def collect(self, pieces: Sequence[Tensor]) -> dict[int, Tensor]:
-        """{position: whole matrix} of those that this rank owns."""
+    def collect(self, pieces: Sequence[Tensor]) -> Callable[[], dict[int, Tensor]]:
+        """Begins to send pieces to their owners. What it returns waits, and gives {position: whole matrix} of this rank's."""
         sent = torch.cat([pieces[index].reshape(-1) for index in self.order])
         received = self._exchange(sent, list(map(sum, self._sizes_from)), list(map(sum, self._own_sizes)))
+        return lambda: self._wholes(received())
+
+    def _wholes(self, received: Tensor) -> dict[int, Tensor]:
         if not self.mine:
             return {}
         parts: Sequence[Tensor | list[Tensor]]
@@ -69,7 +72,7 @@ class Owners:
             self._sent_back(moves) if moves else torch.empty(0, dtype=dtype, device=device),
             [sum(sizes) + len(self.mine) for sizes in self._own_sizes],
             [sum(sizes) + count for sizes, count in zip(self._sizes_from, counts, strict=True)],
-        )
+        )()
         lengths = [length for sizes, count in zip(self._sizes_from, counts, strict=True) for length in (*sizes, count)]
         parts = iter(torch.split(received, lengths))
         pieces, numbers = [], []
@@ -97,14 +100,20 @@ class Owners:
         ]
         return torch.cat([p for rank in range(ranks) for p in (*[of[rank].reshape(-1) for of in split], numbers)])
 
-    def _exchange(self, sent: Tensor, sizes_out: list[int], sizes_in: list[int]) -> Tensor:
-        """What each rank has for this one, one after the other."""
+    def _exchange(self, sent: Tensor, sizes_out: list[int], sizes_in: list[int]) -> Callable[[], Tensor]:
+        """What each rank has for this one, one after the other, when it has been waited for."""
         received = sent.new_empty(sum(sizes_in))
-        dist.all_to_all_single(
+        work = dist.all_to_all_single(
             received,
             sent,
             output_split_sizes=sizes_in,
             input_split_sizes=sizes_out,
             group=self._cuts[0].group,
+            async_op=True,
         )
-        return received
+
+        def result() -> Tensor:
+            work.wait()
+            return received
+
+        return result

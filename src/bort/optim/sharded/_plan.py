@@ -41,6 +41,11 @@ class ShardedRounds:
             self._key, self._plan = key, make_plan(weights, spec)
         return self._plan
 
+    @property
+    def rounds(self) -> list[Round]:
+        """Of the last step."""
+        return self._plan.rounds
+
 
 def make_plan(weights: Sequence[Weight], spec: PenaltySpec) -> Plan:
     whole: list[Weight] = []
@@ -88,8 +93,9 @@ def _cut_rounds(members: list[tuple[Weight, Layout]], spec: PenaltySpec, workspa
         weight = ShardedWeight(slot, p, layout, gather_first=others, route_cuts=cuts)
         routes.setdefault((route, tuple(id(cut.group) for cut in cuts)), []).append((weight, size))
     for (route, _), sized in routes.items():
-        for weights in _buckets(sized):
-            yield Round(route, weights, workspace, _owners(weights) if route == "own" else None)
+        for bucket in _buckets(sized):
+            weights, size = [weight for weight, _ in bucket], sum(size for _, size in bucket)
+            yield Round(route, weights, workspace, _owners(weights) if route == "own" else None, size)
 
 
 def _has_long_cut(layout: Layout) -> bool:
@@ -105,15 +111,15 @@ def _route(layout: Layout, own: bool) -> tuple[Route, tuple[Cut, ...]]:
     return "gather", layout.cuts[:1]
 
 
-def _buckets(sized: list[tuple[ShardedWeight, float]]) -> list[list[ShardedWeight]]:
+def _buckets(sized: list[tuple[ShardedWeight, float]]) -> list[list[tuple[ShardedWeight, float]]]:
     """Weights in their order, as many together as move no more than a bucket's bytes."""
-    buckets: list[list[ShardedWeight]] = []
+    buckets: list[list[tuple[ShardedWeight, float]]] = []
     room = 0.0
     for weight, size in sized:
         if not buckets or size > room:
             buckets.append([])
             room = current_routing().bucket_bytes
-        buckets[-1].append(weight)
+        buckets[-1].append((weight, size))
         room -= size
     return buckets
 

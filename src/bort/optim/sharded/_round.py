@@ -79,7 +79,7 @@ def pieces(weights: Sequence[ShardedWeight]) -> list[Tensor]:
     """This rank's pieces, gathered over the cuts in ``gather_first``: one call for all weights, cut by cut."""
     matrices = [weight.local() for weight in weights]
     for level in range(len(weights[0].gather_first)):
-        matrices = _collective.gather(matrices, [weight.gather_first[level] for weight in weights])
+        matrices = _collective.gather(matrices, [weight.gather_first[level] for weight in weights])()
     return matrices
 
 
@@ -130,6 +130,8 @@ class Round:
     workspace: Workspace
     owners: Owners | None = None
     """On the route "own"."""
+    exchanged_bytes: float = 0.0
+    """What is received in the exchange that the route begins with."""
     kernels: Kernels = field(default_factory=Kernels)
     """For whole matrices on this rank."""
 

@@ -16,6 +16,9 @@ class Routing:
     """``shard=True`` under DDP. True: the penalties are shared out; False: each rank computes all; None: as a trial finds."""
     bucket_bytes: int = 64 * 2**20
     """What a round moves at most."""
+    overlap_bytes: int = 0
+    """DTensors, decoupled: exchanges of so many bytes are begun when a step has ended, for the next one. 0, until it has been
+    measured that it is faster: none."""
 
 
 _current: ContextVar[Routing] = ContextVar("bort_routing", default=Routing())  # noqa: B039, frozen
@@ -26,7 +29,13 @@ def current_routing() -> Routing:
 
 
 @contextlib.contextmanager
-def routing(*, own: bool | None = None, share: bool | None = None, bucket_bytes: int | None = None) -> Iterator[None]:
+def routing(
+    *,
+    own: bool | None = None,
+    share: bool | None = None,
+    bucket_bytes: int | None = None,
+    overlap_bytes: int | None = None,
+) -> Iterator[None]:
     """Fix how weights are computed, for the steps inside the block; what is None stays as it was outside.
 
     All ranks have to fix the same. For DTensors it applies to plans that are made inside the block: at the first step of an
@@ -39,6 +48,7 @@ def routing(*, own: bool | None = None, share: bool | None = None, bucket_bytes:
             own=outer.own if own is None else own,
             share=outer.share if share is None else share,
             bucket_bytes=outer.bucket_bytes if bucket_bytes is None else bucket_bytes,
+            overlap_bytes=outer.overlap_bytes if overlap_bytes is None else overlap_bytes,
         )
     )
     try:
