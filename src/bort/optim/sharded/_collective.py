@@ -24,6 +24,7 @@ def add_up(tensors: Sequence[Tensor], groups: Sequence[Any]) -> Callable[[], lis
     for group in groups[:-1]:
         dist.all_reduce(flat, group=group)
     work = dist.all_reduce(flat, group=groups[-1], async_op=True)
+    assert work is not None  # this rank is part of the group
 
     def results() -> list[Tensor]:
         work.wait()
@@ -47,6 +48,7 @@ def gather(pieces: Sequence[Tensor], cuts: Sequence[Cut]) -> Callable[[], list[T
     sent = torch.cat(parts)
     received = sent.new_empty(len(cuts[0].sizes), len(sent))
     work = dist.all_gather_into_tensor(received.view(-1), sent, group=cuts[0].group, async_op=True)
+    assert work is not None  # this rank is part of the group
 
     def results() -> list[Tensor]:
         work.wait()

@@ -24,7 +24,7 @@ class Overlap:
 
     def begin(self, rounds: Sequence[Round]) -> None:
         """The first rounds, as many as have room in memory (``routing(overlap_bytes=…)``)."""
-        room = current_routing().overlap_bytes
+        room: float = current_routing().overlap_bytes
         for number, round_ in enumerate(rounds):
             room -= round_.exchanged_bytes
             # A weight with two cuts is gathered before its route begins, and that is waited for.

@@ -111,6 +111,7 @@ class Owners:
             group=self._cuts[0].group,
             async_op=True,
         )
+        assert work is not None  # this rank is part of the group
 
         def result() -> Tensor:
             work.wait()
