@@ -1,6 +1,7 @@
 """The grouped kernels on a GPU, through the optimizer, against float64. In Triton's interpreter: test_triton."""
 
 from collections import Counter
+from functools import partial
 
 import pytest
 import torch
@@ -8,6 +9,8 @@ from torch import nn
 from torch.profiler import ProfilerActivity, profile
 
 from bort import BortS, bortify, penalty
+from bort.optim import _group_penalty
+from bort.optim.kernels import Kernels, Tuning
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
@@ -60,6 +63,18 @@ def test_every_shape_against_float64(precision, decoupled):
         exact = penalty.gradient(w.double())
         assert relative(direction, exact) < 5e-3, tuple(w.shape)
         assert residual == pytest.approx(penalty.residual(w.double()).item(), rel=2e-3)
+
+
+@pytest.mark.parametrize("decoupled", [False, True])
+def test_weights_of_one_shape_in_batches_for_the_kernels_of_large_ones(decoupled, monkeypatch):
+    """Beside one that is alone of its shape, in scratch that does not hold all of them."""
+    tuning = Tuning(scratch_bytes=24 * 2**20, block_batches=512)
+    monkeypatch.setattr(_group_penalty, "Kernels", partial(Kernels, tuning=tuning))
+    torch.manual_seed(0)
+    shapes = [(1024, 4096), (3072, 1024), (600, 1100)] * 3 + [(700, 1500)]
+    start = [torch.randn(shape, device="cuda") / 60 for shape in shapes]
+    for w, direction in zip(start, one_step(start, decoupled=decoupled)[0], strict=True):
+        assert relative(direction, penalty.gradient(w.double())) < 5e-3, tuple(w.shape)
 
 
 @pytest.mark.parametrize("seed", range(5))
