@@ -4,9 +4,10 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --disable-pip-version-check --constraint constraints.txt
-SOURCES := src tests benchmarks examples
+# Not docs itself: ruff would set the code in its pages anew.
+SOURCES := src tests benchmarks examples docs/*.py
 
-.PHONY: help demo test check lint format notebook bench oracles clean
+.PHONY: help demo test check lint format docs notebook bench oracles floors clean
 .DEFAULT_GOAL := help
 
 help:  ## show this list
@@ -18,8 +19,8 @@ demo: $(VENV)/app.done  ## train a small network with SGD and with Bort-S on emb
 test: lint $(VENV)/browser.done  ## lint, types and the whole test suite, warnings as errors
 	@$(BIN)/python -m pytest -n 2 --dist loadgroup
 
-check: lint  ## the part of `make test` to run while working: without the tests that take seconds
-	@$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not slow"
+check: lint  ## the part of `make test` to run while working: without the tests that take longer than 0.3 s
+	@$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not slow and not long"
 
 lint: $(VENV)/dev.done  ## ruff (lint and format) and mypy in strict mode
 	@$(BIN)/ruff check $(SOURCES)
@@ -29,6 +30,10 @@ lint: $(VENV)/dev.done  ## ruff (lint and format) and mypy in strict mode
 format: $(VENV)/dev.done  ## let ruff put the sources in order
 	@$(BIN)/ruff check --fix $(SOURCES)
 	@$(BIN)/ruff format $(SOURCES)
+
+docs: $(VENV)/dev.done  ## make the documentation's site with the API reference, warnings as errors: site/index.html
+	@$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going -c docs -d build/doctrees . site
+	@echo "open site/index.html"
 
 notebook: $(VENV)/dev.done  ## execute examples/look_inside.ipynb and write its outputs into it: about a minute
 	@$(BIN)/python -m tests.examples.notebook
@@ -41,8 +46,12 @@ oracles: $(VENV)/dev.done  ## PyTorch's own optimizer tests and Quantus' metrics
 	@$(BIN)/python tests/oracles/torch_optim.py $(if $(FILE),--file $(FILE))
 	@$(BIN)/python tests/oracles/quantus_metrics.py
 
+floors: $(VENV)/dev.done  ## the fast tests with the oldest dependencies that pyproject.toml allows (docs/release.md); half an hour, and the network
+	@$(PIP) --quiet uv
+	@$(BIN)/python -m tests.release.floors
+
 clean:  ## remove the virtual environment and all caches
-	rm -rf $(VENV) .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist
+	rm -rf $(VENV) .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist site
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/bin/python:

@@ -48,11 +48,13 @@ _timm.register_when_imported()
 
 
 def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        return importlib.import_module(f"bort.{name}")
-    if name not in _HOME:
+    if name not in _MODULES and name not in _HOME:
         raise AttributeError(f"module 'bort' has no attribute {name!r}")
-    return getattr(importlib.import_module(_HOME[name]), name)
+    try:
+        module = importlib.import_module(_HOME.get(name, f"bort.{name}"))
+    except ModuleNotFoundError as error:  # numpy, above all: packages but `optim`, `monitor` and `penalty` use it
+        raise ImportError(f'bort.{name} needs {error.name}: pip install "bort[vision]"', name=error.name) from error
+    return getattr(module, name) if name in _HOME else module
 
 
 def __dir__() -> list[str]:

@@ -43,6 +43,13 @@ def memory_budget(
 
     The keywords are the fields of :class:`MemoryBudget`; one that is not given stays as it is. They change memory and time,
     and results by rounding at most.
+
+    Example:
+        >>> model, x = nets.create("lenet"), torch.rand(2, 1, 28, 28)
+        >>> with explain.memory_budget(forward=2**12, cpu=2**12):  # an image at a time
+        ...     maps = explain.cam(model, x)
+        >>> torch.allclose(maps, explain.cam(model, x), atol=1e-6)
+        True
     """
     limits = {"forward": forward, "cpu": cpu, "backward": backward, "kept": kept}
     token = _BUDGET.set(replace(_BUDGET.get(), **{name: limit for name, limit in limits.items() if limit is not None}))

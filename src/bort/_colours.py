@@ -29,7 +29,12 @@ HEAT: Final = ("#000004", "#210c4a", "#57106e", "#8a226a", "#bc3754", "#e45a31",
 
 
 def colour(number: int, *, dark: bool = False) -> str:
-    """Of the number-th run, on light or on dark paper: in figures, on pages and in exports."""
+    """Of the number-th run, on light or on dark paper: in figures, on pages and in exports.
+
+    Example:
+        >>> pictures.colour(0) != pictures.colour(1)
+        True
+    """
     colours = _DARK if dark else _LIGHT
     return colours[number % len(colours)]
 

@@ -25,7 +25,17 @@ Progress = Callable[[int, int], None]
 
 
 class Cancelled(Exception):
-    """Raised by a ``progress`` function to end a method early. The model is left as it was."""
+    """Raised by a ``progress`` function to end a method early. The model is left as it was.
+
+    Example:
+        >>> def impatient(done, total):
+        ...     raise explain.Cancelled
+        >>> try:
+        ...     explain.rise(nets.create("lenet"), torch.rand(1, 1, 28, 28), masks=10, progress=impatient)
+        ... except explain.Cancelled:
+        ...     print("cancelled")
+        cancelled
+    """
 
 
 _HALF = (torch.float16, torch.bfloat16)

@@ -9,7 +9,13 @@ from bort._defaults import SALIENT_CHANNELS
 
 @dataclass(frozen=True)
 class SampleSizes:
-    """How many images, features and masks; each field is an option of `bort report` and `bort figures`."""
+    """How many images, features and masks; each field is an option of `bort report` and `bort figures`.
+
+    Example:
+        >>> from bort.report import SampleSizes
+        >>> SampleSizes(shown=3).evaluated
+        24
+    """
 
     shown: int = 6
     """images in the pictures"""

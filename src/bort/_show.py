@@ -55,6 +55,11 @@ def show(
         signed: whether zero has a meaning in the maps, as with Integrated Gradients: then gold is for the class, blue against
             it. True, or the names of those maps.
         limit: how many images are shown, the first ones.
+
+    Example:
+        >>> x = torch.rand(2, 3, 16, 16)
+        >>> shown = bort.show(x, {"CAM": torch.rand(2, 16, 16)}, names=["cat", "dog"])
+        >>> shown.save("images.png")
     """
     images = torch.as_tensor(images)
     _check_images(images)

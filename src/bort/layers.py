@@ -36,7 +36,12 @@ _GRAM_BYTES = 2**27
 
 @dataclass(frozen=True)
 class LinearMap:
-    """How a weight is read as a matrix, in the words of :func:`bort.penalty.matrices`, and the kind of layer."""
+    """How a weight is read as a matrix, in the words of :func:`bort.penalty.matrices`, and the kind of layer.
+
+    Example:
+        >>> layers.LinearMap("grouped convolution, 2 blocks", blocks=2)
+        LinearMap(kind='grouped convolution, 2 blocks', blocks=2, transposed=False)
+    """
 
     kind: str
     blocks: int = 1
@@ -44,7 +49,15 @@ class LinearMap:
 
 
 def linear_map(name: str, p: Tensor, module: nn.Module, *, split_qkv: bool = False) -> LinearMap | None:
-    """How parameter ``name`` of ``module`` is a linear map of the module's input; None if it is not known to be one."""
+    """How parameter ``name`` of ``module`` is a linear map of the module's input; None if it is not known to be one.
+
+    Example:
+        >>> layer = nn.ConvTranspose2d(4, 8, 3)
+        >>> layers.linear_map("up.weight", layer.weight, layer)
+        LinearMap(kind='transposed convolution', blocks=1, transposed=True)
+        >>> layers.linear_map("up.bias", layer.bias, layer) is None
+        True
+    """
     path = name.split(".")
     if isinstance(module, nn.MultiheadAttention) and path[-1].endswith("proj_weight"):
         if path[-1] != "in_proj_weight":
@@ -71,7 +84,13 @@ def linear_map(name: str, p: Tensor, module: nn.Module, *, split_qkv: bool = Fal
 def linear_maps(model: nn.Module) -> Iterator[tuple[str, Tensor, nn.Module, LinearMap]]:
     """Name, weight, module and reading of every known linear map. A weight that several modules share appears once per
     module. The weight of a parametrized layer (``torch.nn.utils.parametrize``, weight_norm, spectral_norm) is the one that it
-    computes."""
+    computes.
+
+    Example:
+        >>> model = nn.Sequential(nn.Linear(3, 4), nn.LayerNorm(4), nn.Conv1d(4, 2, 1))
+        >>> [(name, linear.kind) for name, _, _, linear in layers.linear_maps(model)]
+        [('0.weight', 'linear'), ('2.weight', 'convolution')]
+    """
     for prefix, module in unwrapped(model).named_modules():
         for name, p in module.named_parameters(uncompiled_name(prefix), recurse=False):
             if is_lazy(p):
@@ -113,6 +132,14 @@ def layer_inputs(module: nn.Module, x: Tensor, linear: LinearMap, *, padded: boo
 
     A convolution sees its padded input in overlapping patches of in·k·k numbers; a transposed one, stored (in, out, …),
     sees single pixels; a linear layer the last dimension. ``padded``: x has the padding already.
+
+    Example:
+        >>> layer, x = nn.Conv2d(2, 8, 3, bias=False), torch.rand(1, 2, 5, 5)
+        >>> (z,) = layers.layer_inputs(layer, x, layers.LinearMap("convolution"))
+        >>> z.shape  # 2·3·3 numbers at each of 3·3 places
+        torch.Size([1, 18, 9])
+        >>> torch.allclose(layer.weight.reshape(8, 18) @ z[0], layer(x).reshape(8, 9), atol=1e-6)
+        True
     """
     if not isinstance(module, _ConvNd):
         shared = x.reshape(-1, x.shape[-1]).T.unsqueeze(0)  # the blocks of a fused qkv all read the same vector
@@ -139,6 +166,13 @@ def _unfold(module: _ConvNd, image: Tensor, padded: bool) -> Tensor:
 
 
 class Spectrum(NamedTuple):
+    """How far a weight is from the constraint, and the range of its singular values.
+
+    Example:
+        >>> layers.spectrum(torch.eye(3))
+        Spectrum(residual=0.0, smallest=1.0, largest=1.0)
+    """
+
     residual: float
     """:func:`bort.penalty.residual`: the root mean square of σ² − 1."""
     smallest: float
@@ -147,7 +181,13 @@ class Spectrum(NamedTuple):
 
 
 def spectrum(weight: Tensor, *, blocks: int = 1, transposed: bool = False) -> Spectrum:
-    """The residual and the range of singular values of all blocks of a weight; see :func:`spectra`."""
+    """The residual and the range of singular values of all blocks of a weight; see :func:`spectra`.
+
+    Example:
+        >>> found = layers.spectrum(torch.diag(torch.tensor([0.5, 2.0])))
+        >>> found.smallest, found.largest
+        (0.5, 2.0)
+    """
     return spectra([(weight, LinearMap("", blocks, transposed))])[0]
 
 
@@ -159,6 +199,14 @@ def spectra(weights: Iterable[tuple[Tensor, LinearMap]]) -> list[Spectrum]:
     ACNN-Small has 4608 rows) it comes from a Lanczos iteration on the Gram matrix, whose Ritz values lie *inside* the true
     range and reach its ends first; :func:`bort.audit` has the exact ones. Matrices of one size are computed together, and the
     host waits for a device only when all of its work has been given to it.
+
+    Example:
+        >>> model = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
+        >>> for _, weight, _, linear in layers.linear_maps(model):
+        ...     _ = nn.init.orthogonal_(weight)
+        >>> found = layers.spectra([(weight, linear) for _, weight, _, linear in layers.linear_maps(model)])
+        >>> [round(spectrum.largest, 4) for spectrum in found]
+        [1.0, 1.0]
     """
     waiting: dict[tuple[int, torch.device], list[tuple[_Slot, Tensor]]] = {}
     batches: list[tuple[list[_Slot], Tensor]] = []

@@ -30,9 +30,13 @@ import torch
 from torch import Tensor
 
 Mode: TypeAlias = Literal["full", "rows", "columns", "l1-full", "l1-rows", "l1-columns"]
+"""What is constrained: the Gram matrix, or only the norms of its rows or columns; squared, or by ℓ1."""
+
 Scale: TypeAlias = float | Literal["adaptive"]
+"""The target s of WᵀW = s·I: a number, or each weight's own (mean row norm)²."""
 
 MODES: Final[tuple[str, ...]] = get_args(Mode)
+"""All values of :data:`Mode`."""
 
 __all__ = [
     "MODES",
@@ -58,6 +62,10 @@ def value(
     """The penalty of equ:optim, a 0-dim tensor; summed over ``blocks``.
 
     The ℓ1 forms are 2·Σ|G − sI|, so that in every mode the gradient below is exactly a quarter of this one's.
+
+    Example:
+        >>> penalty.value(2 * torch.eye(2))  # (σ² − 1)² = 9 for each of the two
+        tensor(18.)
     """
     w = matrices(weight, blocks=blocks, transposed=transposed)
     s = target(w, scale)
@@ -72,7 +80,13 @@ def value(
 def gradient(
     weight: Tensor, *, scale: Scale = 1.0, mode: Mode = "full", blocks: int = 1, transposed: bool = False
 ) -> Tensor:
-    """WWᵀW − s·W (equ:bort) in the weight's own shape and dtype: a quarter of the gradient of :func:`value`."""
+    """WWᵀW − s·W (equ:bort) in the weight's own shape and dtype: a quarter of the gradient of :func:`value`.
+
+    Example:
+        >>> penalty.gradient(2 * torch.eye(2))  # σ³ − σ = 6
+        tensor([[6., 0.],
+                [0., 6.]])
+    """
     w = matrices(weight, blocks=blocks, transposed=transposed)
     e = defect(w, target(w, scale), mode)
     return restore(pull(w, e.sign() if is_l1(mode) else e, mode), weight, transposed=transposed)
@@ -81,14 +95,24 @@ def gradient(
 def residual(
     weight: Tensor, *, scale: Scale = 1.0, mode: Mode = "full", blocks: int = 1, transposed: bool = False
 ) -> Tensor:
-    """How far the weight is from its constraint: the root mean square of σ² − s (of ‖row‖² − s in mode "rows")."""
+    """How far the weight is from its constraint: the root mean square of σ² − s (of ‖row‖² − s in mode "rows").
+
+    Example:
+        >>> penalty.residual(2 * torch.eye(3))  # σ² − 1
+        tensor(3.)
+    """
     w = matrices(weight, blocks=blocks, transposed=transposed)
     return distance(defect(w, target(w, scale), mode))
 
 
 def own_scale(weight: Tensor, *, mode: Mode = "full", blocks: int = 1, transposed: bool = False) -> Tensor:
     """The scale of a weight as it is, (blocks,): the mean of σ², which is ‖W‖²_F / min(m, n); in the modes for rows and
-    columns that of their squared norms. 1 for a weight that is zero, which has none."""
+    columns that of their squared norms. 1 for a weight that is zero, which has none.
+
+    Example:
+        >>> penalty.own_scale(torch.tensor([[3.0, 0.0], [0.0, 4.0]]))  # (9 + 16) / 2
+        tensor([12.5000])
+    """
     w = matrices(weight, blocks=blocks, transposed=transposed)
     rows, columns = w.shape[-2:]
     count = rows if mode.endswith("rows") else columns if mode.endswith("columns") else min(rows, columns)
@@ -102,6 +126,12 @@ def matrices(weight: Tensor, *, blocks: int = 1, transposed: bool = False) -> Te
     ``blocks`` cuts the first dimension in equal parts that are constrained one by one: the groups of a grouped or
     depthwise convolution, the three parts of a fused qkv projection. ``transposed`` is for weights stored (in, out, …):
     transposed convolutions.
+
+    Example:
+        >>> penalty.matrices(torch.zeros(8, 3, 5, 5)).shape
+        torch.Size([1, 8, 75])
+        >>> penalty.matrices(torch.zeros(8, 3, 5, 5), blocks=2).shape
+        torch.Size([2, 4, 75])
     """
     if weight.ndim < 2:
         raise ValueError(f"a weight of shape {tuple(weight.shape)} is not a matrix: give it two or more dimensions")
@@ -123,7 +153,12 @@ def restore(w: Tensor, weight: Tensor, *, transposed: bool = False) -> Tensor:
 
 
 def target(w: Tensor, scale: Scale) -> float | Tensor:
-    """s of WᵀW = s·I: the number given, or (blocks, 1, 1) values of (mean row norm)², not differentiated through."""
+    """s of WᵀW = s·I: the number given, or (blocks, 1, 1) values of (mean row norm)², not differentiated through.
+
+    Example:
+        >>> penalty.target(torch.full((1, 2, 4), 0.5), "adaptive")  # rows of norm 1
+        tensor([[[1.]]])
+    """
     if scale == "adaptive":
         norms: Tensor = torch.linalg.vector_norm(w.detach(), dim=-1, keepdim=True)
         return norms.mean(dim=-2, keepdim=True).square()
@@ -134,6 +169,11 @@ def defect(w: Tensor, s: float | Tensor, mode: Mode) -> Tensor:
     """What is wrong with each matrix of a batch: the smaller Gram matrix minus s·I, or the squared norms minus s.
 
     Shapes: (b, k, k) with k = min(m, n) in the full modes, (b, m, 1) for rows, (b, 1, n) for columns.
+
+    Example:
+        >>> penalty.defect(2 * torch.eye(2)[None], 1.0, "full")
+        tensor([[[3., 0.],
+                 [0., 3.]]])
     """
     if mode not in MODES:
         raise ValueError(f"mode={mode!r} is unknown: choose one of {', '.join(MODES)}")
@@ -146,22 +186,45 @@ def defect(w: Tensor, s: float | Tensor, mode: Mode) -> Tensor:
 
 
 def pull(w: Tensor, d: Tensor, mode: Mode) -> Tensor:
-    """The direction of the penalty, d applied to W from the side its Gram matrix was taken: W·d or d·W."""
+    """The direction of the penalty, d applied to W from the side its Gram matrix was taken: W·d or d·W.
+
+    Example:
+        >>> w = 2 * torch.eye(2)[None]
+        >>> penalty.pull(w, penalty.defect(w, 1.0, "full"), "full")  # gradient(W)
+        tensor([[[6., 0.],
+                 [0., 6.]]])
+    """
     if not mode.endswith("full"):
         return w * d
     return w @ d if is_tall(w) else d @ w
 
 
 def distance(e: Tensor) -> Tensor:
-    """Root mean square, over the singular values (or norms), of a :func:`defect`."""
+    """Root mean square, over the singular values (or norms), of a :func:`defect`.
+
+    Example:
+        >>> penalty.distance(torch.tensor([[[1.0, 0.0], [0.0, 7.0]]]))  # √((1 + 49) / 2)
+        tensor(5.)
+    """
     count = e.shape[0] * max(e.shape[1:])
     return torch.linalg.vector_norm(e) / math.sqrt(count) if count else e.new_zeros(())
 
 
 def is_tall(w: Tensor) -> bool:
-    """Whether the columns can be orthonormal, so that the layer can be inverted (equ:orth)."""
+    """Whether the columns can be orthonormal, so that the layer can be inverted (equ:orth).
+
+    Example:
+        >>> penalty.is_tall(torch.zeros(4, 3)), penalty.is_tall(torch.zeros(3, 4))
+        (True, False)
+    """
     return w.shape[-2] >= w.shape[-1]
 
 
 def is_l1(mode: Mode) -> bool:
+    """Whether the mode takes absolute values instead of squares.
+
+    Example:
+        >>> [mode for mode in penalty.MODES if penalty.is_l1(mode)]
+        ['l1-full', 'l1-rows', 'l1-columns']
+    """
     return mode.startswith("l1-")

@@ -65,7 +65,13 @@ _HEAT = "inferno"  # from dark to bright in even steps, also in grey and for the
 
 
 def picture(pixels: Tensor) -> Picture:
-    """An image (C, H, W) in [0, 1], grey or in colour; if it has neither 1 nor 3 channels, their mean."""
+    """An image (C, H, W) in [0, 1], grey or in colour; if it has neither 1 nor 3 channels, their mean.
+
+    Example:
+        >>> pictures.picture(torch.tensor([[[0.0, 1.0]]]))
+        array([[[  0,   0,   0],
+                [255, 255, 255]]], dtype=uint8)
+    """
     values = pixels.detach().cpu().float().clamp(0, 1)
     if len(values) != 3:
         values = values.mean(dim=0).expand(3, *values.shape[1:])
@@ -79,14 +85,23 @@ def signal(values: Tensor, scale: float | None = None) -> Picture:
     Args:
         scale: the size of the values that get the strongest colours; larger ones are cut. By default the signal's own, see
             :func:`scale_of`; pictures beside each other can be compared if they have one scale.
+
+    Example:
+        >>> pictures.signal(torch.randn(1, 8, 8)).shape
+        (8, 8, 3)
     """
     shown = _shown(values) / (scale or scale_of(values))
     return picture(0.5 + shown / 2) if len(shown) == 3 else _signed(shown[0])
 
 
 def scale_of(*signals: Tensor) -> float:
-    """The 99th percentile of the sizes |v| of all values v of these signals (…, C, H, W), which one :func:`signal` scale
-    shows; never 0."""
+    """The 99th percentile of the absolute values of these signals (…, C, H, W), which one :func:`signal` scale
+    shows; never 0.
+
+    Example:
+        >>> pictures.scale_of(torch.tensor([[[-2.0, 1.0]]]))
+        2.0
+    """
     sizes = np.concatenate([_shown(values).abs().flatten().numpy() for values in signals])
     place = round(0.99 * (len(sizes) - 1))
     scale = float(np.partition(sizes, place)[place]) or float(sizes.max())  # of a sparse signal 99% may be 0
@@ -111,6 +126,11 @@ def normalised(saliency: Tensor, *, signed: bool = False) -> Tensor:
     Args:
         signed: whether zero has a meaning and values below it speak against the class, as with Integrated Gradients. Then
             zero stays zero, and -1 and 1 are equally large, see :func:`scale_of`.
+
+    Example:
+        >>> maps = pictures.normalised(torch.arange(64.0).view(8, 8))
+        >>> maps.min(), maps.max()
+        (tensor(0.), tensor(1.))
     """
     if signed:
         return _over_scale(saliency)
@@ -121,7 +141,12 @@ def normalised(saliency: Tensor, *, signed: bool = False) -> Tensor:
 
 def heat(saliency: Tensor, *, signed: bool = False) -> Picture:
     """A saliency map (H, W), :func:`normalised`, in colours: from dark to bright, or with ``signed`` from cyan to gold with
-    black at zero."""
+    black at zero.
+
+    Example:
+        >>> pictures.heat(torch.rand(8, 8)).shape
+        (8, 8, 3)
+    """
     if signed:
         return _signed(_over_scale(saliency))
     import matplotlib
@@ -140,7 +165,12 @@ def overlay(
 ) -> Picture:
     """The map over the image (C, H, W), which is shown in grey. With ``signed`` (see :func:`heat`) the
     image is darkened, and the stronger a value, the more of its side's colour covers it: at zero there is none;
-    ``scale`` is then as in :func:`signal`."""
+    ``scale`` is then as in :func:`signal`.
+
+    Example:
+        >>> pictures.overlay(torch.rand(3, 8, 8), torch.rand(8, 8), strength=0.5).shape
+        (8, 8, 3)
+    """
     if not 0 <= strength <= 1:
         raise ValueError(f"strength={strength}: must be from 0 (the image) to 1 (the map)")
     grey = picture(pixels.mean(dim=0, keepdim=True)).astype(np.float32)
@@ -168,13 +198,23 @@ def _range(values: Tensor) -> tuple[float, float]:
 
 
 def enlarged(image: Picture, side: int = 224) -> Picture:
-    """At least ``side`` pixels at its longer side, each pixel repeated a whole number of times: small images stay sharp."""
+    """At least ``side`` pixels at its longer side, each pixel repeated a whole number of times: small images stay sharp.
+
+    Example:
+        >>> pictures.enlarged(pictures.picture(torch.rand(1, 28, 28)), side=100).shape  # each pixel 4 × 4
+        (112, 112, 3)
+    """
     factor = math.ceil(side / max(image.shape[:2]))
     return image.repeat(factor, axis=0).repeat(factor, axis=1)
 
 
 def reduced(image: Picture, side: int) -> Picture:
-    """At most ``side`` pixels at its longer side."""
+    """At most ``side`` pixels at its longer side.
+
+    Example:
+        >>> pictures.reduced(pictures.picture(torch.rand(1, 64, 32)), side=16).shape
+        (16, 8, 3)
+    """
     from PIL import Image
 
     if max(image.shape[:2]) <= side:
@@ -185,7 +225,12 @@ def reduced(image: Picture, side: int) -> Picture:
 
 
 def png(image: Picture) -> bytes:
-    """The picture as a PNG file."""
+    """The picture as a PNG file.
+
+    Example:
+        >>> pictures.png(pictures.picture(torch.rand(3, 8, 8)))[:4]
+        b'\x89PNG'
+    """
     from PIL import Image
 
     buffer = io.BytesIO()
@@ -195,14 +240,27 @@ def png(image: Picture) -> bytes:
 
 
 def npy(values: Tensor) -> bytes:
-    """The values as a file that numpy.load reads."""
+    """The values as a file that numpy.load reads.
+
+    Example:
+        >>> import io
+        >>> import numpy
+        >>> numpy.load(io.BytesIO(pictures.npy(torch.tensor([1.0, 2.0]))))
+        array([1., 2.], dtype=float32)
+    """
     buffer = io.BytesIO()
     np.save(buffer, values.detach().cpu().numpy(), allow_pickle=False)
     return buffer.getvalue()
 
 
 def grid(images: list[list[Picture]], gap: int = 2, colour: int = 255) -> Picture:
-    """Rows of pictures of one size as one picture, ``gap`` pixels of a grey ``colour`` between them."""
+    """Rows of pictures of one size as one picture, ``gap`` pixels of a grey ``colour`` between them.
+
+    Example:
+        >>> one = pictures.picture(torch.rand(1, 8, 8))
+        >>> pictures.grid([[one, one], [one, one]], gap=2).shape
+        (18, 18, 3)
+    """
     height, width = images[0][0].shape[:2]
     rows, columns = len(images), max(map(len, images))
     canvas = np.full((rows * (height + gap) - gap, columns * (width + gap) - gap, 3), colour, dtype=np.uint8)
@@ -214,7 +272,12 @@ def grid(images: list[list[Picture]], gap: int = 2, colour: int = 255) -> Pictur
 
 def coloured_groups(signals: Tensor, groups: Tensor, count: int) -> Picture:
     """Signals (k, C, H, W), each in one of ``count`` groups (k,), as one picture: every group has a colour, and each place
-    shows the colours of the groups whose signals are strong there."""
+    shows the colours of the groups whose signals are strong there.
+
+    Example:
+        >>> pictures.coloured_groups(torch.rand(4, 1, 8, 8), torch.tensor([0, 0, 1, 1]), 2).shape
+        (8, 8, 3)
+    """
     strength = signals.abs().sum(dim=1).cpu()
     strength = strength / strength.amax(dim=(1, 2), keepdim=True).clamp(min=1e-12)
     canvas = torch.zeros(*strength.shape[1:], 3)
@@ -263,7 +326,17 @@ _SETTINGS: Any = {
 
 @contextmanager
 def style() -> Iterator[None]:
-    """Inside, matplotlib draws in this package's style; afterwards its settings are what they were."""
+    """Inside, matplotlib draws in this package's style; afterwards its settings are what they were.
+
+    Example:
+        >>> import matplotlib
+        >>> before = matplotlib.rcParams["text.color"]
+        >>> with pictures.style():
+        ...     matplotlib.rcParams["text.color"] == pictures.INK
+        True
+        >>> matplotlib.rcParams["text.color"] == before
+        True
+    """
     try:
         import matplotlib
     except ImportError:
@@ -273,7 +346,14 @@ def style() -> Iterator[None]:
 
 
 def panels(rows: int, columns: int, width: float, height: float) -> tuple[Figure, list[list[Axes]]]:
-    """A figure of rows × columns panels, each width × height pixels. To be called inside :func:`style`."""
+    """A figure of rows × columns panels, each width × height pixels. To be called inside :func:`style`.
+
+    Example:
+        >>> with pictures.style():
+        ...     figure, axes = pictures.panels(1, 2, width=200, height=100)
+        >>> len(axes), len(axes[0])
+        (1, 2)
+    """
     from matplotlib.figure import Figure
 
     inches = (columns * width / _PIXELS_PER_INCH, rows * height / _PIXELS_PER_INCH)
@@ -282,7 +362,14 @@ def panels(rows: int, columns: int, width: float, height: float) -> tuple[Figure
 
 
 def sheet(rows: list[Row], side: int = 92) -> Figure:
-    """Rows of pictures, named at their left."""
+    """Rows of pictures, named at their left.
+
+    Example:
+        >>> one = pictures.picture(torch.rand(1, 8, 8))
+        >>> figure = pictures.sheet([("image", [(one, "cat"), (one, "dog")])])
+        >>> pictures.to_svg(figure).startswith("<svg")
+        True
+    """
     columns = max(len(pictures) for _, pictures in rows)
     with style():
         has_words = any(words for _, pictures in rows for _, words in pictures)
@@ -308,12 +395,26 @@ def sheet(rows: list[Row], side: int = 92) -> Figure:
 
 
 def legend(name: str) -> str:
-    """A name for a legend. matplotlib leaves out names that begin with an underscore, so they get a space of no width."""
+    """A name for a legend. matplotlib leaves out names that begin with an underscore, so they get a space of no width.
+
+    Example:
+        >>> pictures.legend("Bort-S"), pictures.legend("_mine").endswith("_mine")
+        ('Bort-S', True)
+    """
     return f"\u200b{name}" if name.startswith("_") else name
 
 
 def key(figure: Figure, cell: Axes) -> None:
-    """The legend of what is drawn in a panel: above all panels, in as many columns as its names leave room for."""
+    """The legend of what is drawn in a panel: above all panels, in as many columns as its names leave room for.
+
+    Example:
+        >>> with pictures.style():
+        ...     figure, ((cell,),) = pictures.panels(1, 1, width=200, height=100)
+        ...     _ = cell.plot([1, 2], label="loss")
+        ...     pictures.key(figure, cell)
+        >>> len(figure.legends)
+        1
+    """
     handles, labels = cell.get_legend_handles_labels()
     if handles:
         widest = 50 + 7 * max(len(label) for label in labels)  # pixels of a line, a gap and a name
@@ -322,7 +423,14 @@ def key(figure: Figure, cell: Axes) -> None:
 
 
 def to_svg(figure: Figure, *, transparent: bool = True) -> str:
-    """The <svg> element alone, without the declarations that a file needs. Its background is transparent, or white."""
+    """The <svg> element alone, without the declarations that a file needs. Its background is transparent, or white.
+
+    Example:
+        >>> with pictures.style():
+        ...     figure, _ = pictures.panels(1, 1, width=100, height=50)
+        >>> pictures.to_svg(figure).startswith("<svg")
+        True
+    """
     buffer = io.StringIO()
     with style():
         figure.savefig(buffer, format="svg", transparent=transparent, metadata={"Date": None, "Creator": None})
@@ -331,7 +439,14 @@ def to_svg(figure: Figure, *, transparent: bool = True) -> str:
 
 
 def to_png(figure: Figure) -> bytes:
-    """On white, at twice the pixels."""
+    """On white, at twice the pixels.
+
+    Example:
+        >>> with pictures.style():
+        ...     figure, _ = pictures.panels(1, 1, width=100, height=50)
+        >>> pictures.to_png(figure)[:4]
+        b'\x89PNG'
+    """
     buffer = io.BytesIO()
     with style():
         figure.savefig(buffer, format="png", dpi=2 * _PIXELS_PER_INCH, facecolor="white", metadata={"Software": None})

@@ -45,6 +45,11 @@ class Explorer:
         subjects: networks that see the same images, see :func:`bort.subject.resolve_all`; each with a view.
         examples: how many test images the page always shows; the others are found in "Find images".
         cache: a folder in which what is computed of the whole test set is kept; None: in memory only.
+
+    Example:
+        >>> explorer = app.Explorer(subject.of_models(nets.create("lenet"), torch.rand(4, 1, 28, 28)))
+        >>> list(explorer.subjects)
+        ['model']
     """
 
     def __init__(self, subjects: Sequence[Subject], examples: int = 20, cache: Path | None = None) -> None:

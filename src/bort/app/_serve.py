@@ -37,6 +37,10 @@ def serve(
         address: to listen at. Anything but this machine (127.0.0.1) needs the token in the address that is printed.
         port: 0 takes any that is free.
         say: called with the lines for the person who started it: the address to open.
+
+    Example:
+        >>> app.serve(subject.of_models(nets.create("lenet"), torch.rand(4, 1, 28, 28)))  # doctest: +SKIP
+        http://localhost:8765/  (Ctrl-C ends it)
     """
     _require_packages()
     with listen(address, port) as listening:
@@ -76,6 +80,12 @@ def explore(
     Args:
         models, images, labels, size, mean, std, classes: see :func:`bort.subject.of_models`.
         port: 0 takes any that is free.
+
+    Example:
+        >>> page = bort.explore(nets.create("lenet"), torch.rand(4, 1, 28, 28))
+        >>> page
+        <explorer at http://localhost:.../>
+        >>> page.close()
     """
     _require_packages()
     subjects = of_models(models, images, labels=labels, size=size, mean=mean, std=std, classes=classes)
@@ -83,7 +93,13 @@ def explore(
 
 
 class Exploration:
-    """An explorer that runs in a thread of its own."""
+    """An explorer that runs in a thread of its own.
+
+    Example:
+        >>> with bort.explore(nets.create("lenet"), torch.rand(4, 1, 28, 28)) as page:
+        ...     page.address
+        'http://localhost:.../'
+    """
 
     def __init__(self, explorer: Explorer, port: int = 0) -> None:
         self._listening, self._explorer = listen(LOCAL[0], port), explorer

@@ -32,6 +32,14 @@ class Augmentation:
         color_jitter: strength of changes of brightness, contrast and saturation. As in timm, only without RandAugment.
         erase: the probability that a part of an image is erased
         splits: number of views, 2 or more; 0: one view, augmented
+
+    Example:
+        >>> keys = augment.image_keys(7, torch.arange(4))  # 7 stands for (seed, epoch)
+        >>> augmentation = augment.Augmentation(24, (0.5,) * 3, (0.25,) * 3, randaugment="rand-m9-mstd0.5", erase=0.25)
+        >>> images = torch.randint(256, (4, 3, 32, 32), dtype=torch.uint8)
+        >>> x = augmentation(images, keys)
+        >>> x.shape, torch.equal(x[2:], augmentation(images[2:], keys[2:]))  # an image's draw does not depend on its batch
+        (torch.Size([4, 3, 24, 24]), True)
     """
 
     def __init__(

@@ -19,7 +19,14 @@ _WIDEST = 4 / 3
 
 
 class CropBoxes(NamedTuple):
-    """Which part of each image is cropped, and how it is resized; (B,) each."""
+    """Which part of each image is cropped, and how it is resized; (B,) each.
+
+    Example:
+        >>> keys = augment.image_keys(7, torch.arange(4))  # 7 stands for (seed, epoch)
+        >>> boxes = augment.crop_boxes(keys, 32, 48)
+        >>> bool((boxes.left + boxes.width <= 48).all()), boxes.flip.dtype
+        (True, torch.bool)
+    """
 
     top: Tensor
     left: Tensor
@@ -36,6 +43,12 @@ def crop_boxes(keys: Tensor, heights: Tensor | int, widths: Tensor | int) -> Cro
 
     8 to 100 % of the image's area, width : height from 3:4 to 4:3; bicubic or bilinear, mirrored or not, with equal chances.
     If none of ten attempts fits, which only long images cause, the largest central part within these ratios is taken.
+
+    Example:
+        >>> keys = augment.image_keys(7, torch.arange(4))  # 7 stands for (seed, epoch)
+        >>> boxes = augment.crop_boxes(keys, 32, 32)
+        >>> bool((boxes.height * boxes.width >= 0.08 * 32 * 32 * 0.9).all())  # 8% of the area, up to whole pixels
+        True
     """
     if isinstance(heights, Tensor) and isinstance(widths, Tensor):
         sides = torch.stack((heights, widths), 1).double()
@@ -55,6 +68,12 @@ def crop_with_pil(image: Image, box: CropBoxes, size: int) -> Tensor:
     The same as `resized_crops` does for a batch, to one level (seldom two) in at most two of a hundred pixels. Rows and
     columns are resized in two calls, rows first: in one call Pillow, from version 13 on, begins with whichever takes less
     time, and the rounding in between makes a fifth of the pixels one level lighter or darker.
+
+    Example:
+        >>> from PIL import Image
+        >>> boxes = augment.crop_boxes(augment.image_keys(7, torch.arange(1)), 48, 32)
+        >>> augment.crop_with_pil(Image.new("RGB", (32, 48)), boxes, 24).shape
+        torch.Size([3, 24, 24])
     """
     import numpy as np
     from PIL.Image import Resampling, Transpose

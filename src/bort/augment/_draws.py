@@ -44,6 +44,11 @@ def image_keys(base: Tensor | int, index: Tensor) -> Tensor:
     Args:
         base: a number of 63 bits for (seed, epoch), such as a hash of both. It may be a 0-dim tensor on the device, which a
             captured graph reads anew at each replay.
+
+    Example:
+        >>> first, again = (augment.image_keys(7, torch.tensor([3])) for _ in range(2))
+        >>> torch.equal(first, again), torch.equal(first, augment.image_keys(8, torch.tensor([3])))
+        (True, False)
     """
     return _mixed(index * _GOLDEN + base)
 

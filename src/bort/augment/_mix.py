@@ -24,6 +24,11 @@ def mix_draw(seed: int, mixup: float, cutmix: float, size: int) -> Tensor:
     Args:
         mixup, cutmix: α, and 0 for neither; if both are given, one of them is chosen with equal chances
         size: of the image's sides
+
+    Example:
+        >>> share, *_ = augment.mix_draw(0, mixup=0.8, cutmix=0.0, size=32)
+        >>> 0 <= share <= 1
+        tensor(True)
     """
     import numpy as np
 
@@ -53,6 +58,13 @@ def mixed(
         labels: (N,)
         draw: of `mix_draw`, on the device of the images
         smoothing: part of each label that is spread evenly over all classes
+
+    Example:
+        >>> images, labels = torch.stack([torch.zeros(1, 4, 4), torch.ones(1, 4, 4)]), torch.tensor([0, 1])
+        >>> draw = augment.mix_draw(0, mixup=0.8, cutmix=0.0, size=4)
+        >>> mixture, targets = augment.mixed(images, labels, draw, classes=2, smoothing=0.0)
+        >>> torch.allclose(mixture[0, 0, 0, 0], targets[0, 1])  # as much of the partner's image as of its label
+        True
     """
     if len(images) % (2 * views):
         raise ValueError(f"{len(images)} images in {views} views: mixing needs an even number of images in each view")

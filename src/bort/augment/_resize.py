@@ -19,6 +19,12 @@ def resized_crops(images: Tensor, boxes: CropBoxes, size: int) -> Tensor:
     As in PIL, rows are resized first, then columns, with a rounding to 8 bits after each (see `crop_with_pil`). PIL rounds
     weights to 22 bits. With 16 bits, and levels counted from the middle of their range, all sums are exact in float32: the
     result does not depend on the order of summation. Another device may round a weight differently, and a pixel in thousands.
+
+    Example:
+        >>> keys = augment.image_keys(7, torch.arange(4))  # 7 stands for (seed, epoch)
+        >>> images = torch.full((4, 3, 32, 32), 200, dtype=torch.uint8)
+        >>> augment.resized_crops(images, augment.crop_boxes(keys, 32, 32), 24).unique()
+        tensor([200], dtype=torch.uint8)
     """
     batch, channels, height, width = images.shape
     weights = _weights(boxes, size, max(height, width))

@@ -21,6 +21,11 @@ def _run() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without λ and σ shows question marks
+    if sys.argv[1:] == ["--version"]:
+        from bort import __version__
+
+        print(f"bort {__version__}")
+        return
     try:
         import tyro
     except ImportError:

@@ -17,6 +17,12 @@ class Dataset:
     """Images as uint8 (N, C, H, W) with int64 labels (N,), split in train and test; on any device.
 
     ``Dataset("mine", train_images, train_labels, test_images, test_labels)`` is all that a data set of one's own needs.
+
+    Example:
+        >>> images, labels = torch.zeros(4, 1, 8, 8, dtype=torch.uint8), torch.tensor([0, 1, 0, 1])
+        >>> mine = data.Dataset("mine", images, labels, images, labels, names=("cat", "dog"))
+        >>> mine.classes, mine.held_out(2).train_images.shape
+        (2, torch.Size([2, 1, 8, 8]))
     """
 
     name: str
@@ -134,7 +140,12 @@ def held_out_fingerprint(fingerprint: str, n: int) -> str:
 
 
 def spread(total: int, count: int) -> list[int]:
-    """``count`` positions, or all, spread evenly over ``total``."""
+    """``count`` positions, or all, spread evenly over ``total``.
+
+    Example:
+        >>> data.spread(10, 5)
+        [0, 2, 4, 6, 8]
+    """
     if count < 1:
         raise ValueError(f"{count} images: must be 1 or more")
     return [i * total // min(count, total) for i in range(min(count, total))]

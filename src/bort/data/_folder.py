@@ -23,7 +23,18 @@ _ENDINGS = (".jpeg", ".jpg", ".png", ".webp", ".bmp", ".ppm")
 
 @dataclass(frozen=True)
 class Folder:
-    """Images in files, in RGB, read when they are needed."""
+    """Images in files, in RGB, read when they are needed.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from PIL import Image
+        >>> for place in ("train/cat", "train/dog", "val/cat", "val/dog"):
+        ...     Path("pets", place).mkdir(parents=True)
+        ...     Image.new("RGB", (8, 8)).save(f"pets/{place}/first.png")
+        >>> pets = data.load("folder:pets", root=".")
+        >>> pets.class_names, pets.train_files
+        (('cat', 'dog'), [('train/cat/first.png', 0), ('train/dog/first.png', 1)])
+    """
 
     name: str
     root: Path

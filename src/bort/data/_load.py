@@ -30,6 +30,11 @@ def load(name: str, root: str | os.PathLike[str] | None = None) -> Dataset | Fol
 
     "package.module:function" is any other: a function that returns a :class:`Dataset` or a :class:`Folder`. If it has a
     parameter ``root``, it is called with the folder above, as a Path.
+
+    Example:
+        >>> digits = data.load("mnist5k")
+        >>> digits.train_images.shape, digits.test_images.shape
+        (torch.Size([4000, 1, 28, 28]), torch.Size([1000, 1, 28, 28]))
     """
     base = Path(root) if root is not None else default_root()
     if name == "mnist5k":

@@ -26,7 +26,18 @@ _NO_RESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000 if sys.platform == "linux" e
 @dataclass(frozen=True)
 class Packed:
     """All images of a folder as bytes, memory-mapped from one file. Writing into the tensors changes a copy in memory, not
-    the file."""
+    the file.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from PIL import Image
+        >>> for place in ("train/cat", "val/cat"):
+        ...     Path("pets", place).mkdir(parents=True)
+        ...     Image.new("RGB", (8, 8), "white").save(f"pets/{place}/first.png")
+        >>> packed = data.pack(data.load("folder:pets", root="."), workers=0)
+        >>> packed.train_images.shape, packed.train_images.min()
+        (torch.Size([1, 3, 8, 8]), tensor(255, dtype=torch.uint8))
+    """
 
     path: Path
     train_images: Tensor
@@ -72,6 +83,15 @@ def pack(
     below ``cache`` if it is given. What is there is used if it was made of these files (path, size, time of change and label
     of each) and is undamaged. After a kill, or an exception out of ``progress``, the next call keeps the chunks of ``chunk``
     images that were complete.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from PIL import Image
+        >>> for place, side in (("train/cat", 8), ("val/cat", 9)):
+        ...     Path("pets", place).mkdir(parents=True)
+        ...     Image.new("RGB", (side, side)).save(f"pets/{place}/first.png")
+        >>> data.pack(data.load("folder:pets", root="."), workers=0) is None  # two sizes
+        True
     """
     if workers < 0 or chunk < 1:
         raise ValueError(f"workers={workers}, chunk={chunk}: they must be at least 0 and 1")

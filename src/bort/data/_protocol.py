@@ -14,6 +14,12 @@ class ImageData(Protocol):
 
     There are two kinds, and a function that another package brings (`load`) returns one of them: :class:`Dataset` holds its
     images in memory, :class:`Folder` reads them from files.
+
+    Example:
+        >>> images, labels = torch.zeros(8, 1, 4, 4, dtype=torch.uint8), torch.arange(8)
+        >>> mine: data.ImageData = data.Dataset("mine", images, labels, images, labels)
+        >>> mine.examples(4, mine.view(4))[1]  # spread evenly
+        tensor([0, 2, 4, 6])
     """
 
     @property

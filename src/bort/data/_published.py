@@ -20,7 +20,12 @@ class Published:
 
 
 def default_root() -> Path:
-    """Where data sets live: $BORT_DATA, or ~/.cache/bort."""
+    """Where data sets live: $BORT_DATA, or ~/.cache/bort.
+
+    Example:
+        >>> data.default_root().is_absolute()
+        True
+    """
     return Path(os.environ.get("BORT_DATA") or Path.home() / ".cache" / "bort")
 
 

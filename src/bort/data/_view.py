@@ -23,6 +23,13 @@ class View:
 
     Images are resized so that a central crop of 7/8 has the size wanted, as on ImageNet; those that are no larger (Tiny
     ImageNet's, digits) are left whole.
+
+    Example:
+        >>> view = data.View(28, 1, mean=(0.25,), std=(0.5,), class_names=("cat", "dog"))
+        >>> view.pixels(torch.ones(1, 28, 28)).max()  # 1 · 0.5 + 0.25
+        tensor(0.7500)
+        >>> view.name(1), view.name(7)
+        ('dog', '7')
     """
 
     size: int | tuple[int, int]
@@ -122,7 +129,13 @@ class View:
 def to_eight_bits(image: Image, high: float | None = None) -> Image:
     """The image as 8-bit grey or RGB. PIL's own conversion would clip 16-bit values at 255, and show the colours stored under
     transparent pixels; here 16 bits are scaled, and transparent pixels become white. ``high``: the largest value of the whole
-    image, if this is a part of one."""
+    image, if this is a part of one.
+
+    Example:
+        >>> from PIL import Image
+        >>> data.to_eight_bits(Image.new("RGBA", (1, 1), (255, 0, 0, 0))).getpixel((0, 0))  # transparent: white
+        (255, 255, 255)
+    """
     if image.mode.startswith("I") or image.mode == "F":
         if high is None:
             extremes: Any = image.getextrema()

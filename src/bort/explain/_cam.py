@@ -24,6 +24,13 @@ def cam(model: nn.Module, x: Tensor, target: Target = None, *, layer: str | None
         model, x: any torch model and a batch of images.
         target: the class to explain; the predicted one by default.
         layer: the layer whose map is weighted; by default the last one whose places have a part in the logit.
+
+    Example:
+        >>> model = nn.Sequential(nn.Conv2d(1, 2, 1), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(2, 3))
+        >>> x = torch.zeros(1, 1, 4, 4)
+        >>> x[0, 0, 1, 2] = 1
+        >>> (explain.cam(model, x)[0] != explain.cam(model, x)[0, 0, 0]).nonzero()  # only one place differs
+        tensor([[1, 2]])
     """
     check_images(model, x)
     model, x = precise(model), widened(x)

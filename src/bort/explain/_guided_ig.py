@@ -61,6 +61,14 @@ def guided_ig(
         distance: how far a feature may be ahead of or behind the straight line; 0 is Integrated Gradients, 1 is free.
         baseline: where the path begins: 0 is the mean colour of normalised images.
         progress: called after each step; see :data:`Progress`.
+
+    Example:
+        >>> model, x = nets.create("lenet"), torch.rand(2, 1, 28, 28)
+        >>> classes = model(x).argmax(dim=1)
+        >>> maps = explain.guided_ig(model, x, steps=50)
+        >>> gained = model(x)[[0, 1], classes] - model(0 * x)[[0, 1], classes]
+        >>> torch.allclose(maps.sum(dim=(1, 2)), gained, atol=0.02)  # all pixels together make up the logit
+        True
     """
     check_images(model, x)
     if steps < 1 or not 0 <= fraction <= 1 or not 0 <= distance <= 1:

@@ -50,6 +50,14 @@ def integrated_gradients(
         baseline: where the path begins, a number, an image, or one for each: 0 is the mean colour of normalised images.
         by_colour: do not sum over the colours: (N, C, H, W).
         progress: called after a few steps, with the number of steps done of those of all images; see :data:`Progress`.
+
+    Example:
+        >>> model, x = nets.create("lenet"), torch.rand(2, 1, 28, 28)
+        >>> classes = model(x).argmax(dim=1)
+        >>> maps = explain.integrated_gradients(model, x)
+        >>> gained = model(x)[[0, 1], classes] - model(0 * x)[[0, 1], classes]
+        >>> torch.allclose(maps.sum(dim=(1, 2)), gained, atol=0.02)  # all pixels together make up the logit
+        True
     """
     try:
         from captum.attr import IntegratedGradients

@@ -16,14 +16,25 @@ from bort.invert import Grid, grid_of
 
 def map_layers(model: nn.Module, x: Tensor) -> dict[str, Grid]:
     """The names of all layers and blocks whose output is a map with more than one place, in the order in which they run, and
-    how each map is laid out: ``map_layers(model, x)[name].shape`` is (channels, height, width)."""
+    how each map is laid out: ``map_layers(model, x)[name].shape`` is (channels, height, width).
+
+    Example:
+        >>> found = explain.map_layers(nets.create("lenet"), torch.rand(1, 1, 28, 28))
+        >>> {name: grid.shape for name, grid in found.items()}
+        {'conv1': (6, 28, 28), 'conv2': (16, 10, 10)}
+    """
     maps, _ = _maps(model, x)
     return {name: grid for name, _, grid in maps}
 
 
 def top_layer(model: nn.Module, x: Tensor, *, deciding: bool = False) -> str:
     """The last layer or block that has a map: the paper's Z. With ``deciding`` the last one whose places have a part in the
-    predicted logit: after the last attention of a ViT only the class token does."""
+    predicted logit: after the last attention of a ViT only the class token does.
+
+    Example:
+        >>> explain.top_layer(nets.create("acnn-small", width=0.05), torch.rand(1, 1, 28, 28))
+        'conv5'
+    """
     maps, logits = _maps(model, x)
     if not maps:
         raise ValueError(

@@ -39,11 +39,19 @@ GROUP: Final = "bort.methods"
 
 @dataclass(frozen=True)
 class Method:
-    """A saliency method and what programs need to know of it. It is called as its function is."""
+    """A saliency method and what programs need to know of it. It is called as its function is.
+
+    Example:
+        >>> method = explain.get("rise")
+        >>> method.slow, "masks" in method.options
+        (True, True)
+        >>> method(nets.create("lenet"), torch.rand(1, 1, 28, 28), masks=10).shape
+        torch.Size([1, 28, 28])
+    """
 
     name: str
     function: Callable[..., Tensor]
-    """(model, x, target=None, **options) -> saliency maps (N, H, W) of the images (N, C, H, W)."""
+    """``(model, x, target=None, **options)`` -> saliency maps (N, H, W) of the images (N, C, H, W)."""
     slow: bool = False
     """Whether it takes much longer than a few passes through the model: the explorer computes it in the background."""
     title: str = ""
@@ -148,6 +156,14 @@ def register(
         title: what it is called on pages; by default as its name.
         signed: whether values below zero speak against the class, as with Integrated Gradients.
         ranges: options that can be set in the explorer, with their smallest and largest values, see :class:`Method`.
+
+    Example:
+        >>> def brightness(model, x, target=None, *, colour=0):
+        ...     return x[:, colour]
+        >>> with explain.local_registry():  # so that the example leaves no trace
+        ...     explain.register("brightness", brightness)
+        ...     explain.options("brightness")
+        ['colour']
     """
     method = _method(name, function)
     given = replace(
@@ -161,7 +177,15 @@ def register(
 
 
 def get(name: str) -> Method:
-    """The method called ``name``."""
+    """The method called ``name``.
+
+    Example:
+        >>> explain.get("ig").function is explain.integrated_gradients
+        True
+        >>> explain.get("igg")
+        Traceback (most recent call last):
+        ValueError: no method is called 'igg'; there are ig
+    """
     methods = _registry.methods()
     if name not in methods:
         near = difflib.get_close_matches(name, methods, n=2)
@@ -170,19 +194,38 @@ def get(name: str) -> Method:
 
 
 def options(name: str) -> list[str]:
-    """The keywords of a method beside model, x and target."""
+    """The keywords of a method beside model, x and target.
+
+    Example:
+        >>> explain.options("sat")
+        ['layer', 'k', 'value', 'threshold', 'rule']
+    """
     return list(get(name).options)
 
 
 def names() -> list[str]:
-    """All methods: the package's own first, then the others as they came."""
+    """All methods: the package's own first, then the others as they came.
+
+    Example:
+        >>> explain.names()[:6]
+        ['cam', 'guided-ig', 'ig', 'rise', 'sat', 'xrai']
+    """
     return list(_registry.methods())
 
 
 @contextmanager
 def local_registry() -> Iterator[None]:
     """Inside, a fresh registry with the package's own methods; entry points are looked up again. Afterwards the registry
-    before is back. For tests of methods."""
+    before is back. For tests of methods.
+
+    Example:
+        >>> with explain.local_registry():
+        ...     explain.register("mine", explain.cam)
+        ...     "mine" in explain.names()
+        True
+        >>> "mine" in explain.names()
+        False
+    """
     global _registry
     before, _registry = _registry, _Registry()
     try:

@@ -64,6 +64,12 @@ def rise(
         multi_label: whether an image may have several classes: probabilities are then sigmoids of the single logits.
         seed: of the masks.
         progress: called after each pass, with the number of masked images done; see :data:`Progress`.
+
+    Example:
+        >>> model, x = nets.create("lenet"), torch.rand(2, 1, 28, 28)
+        >>> maps = explain.rise(model, x, masks=50)
+        >>> torch.equal(maps, explain.rise(model, x, masks=50))  # the masks are those of the seed
+        True
     """
     check_images(model, x)
     if masks < 1 or cells < 1 or not 0 < keep < 1:

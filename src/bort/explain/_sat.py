@@ -24,11 +24,18 @@ from bort.invert import Backtracker, Rule, decompose
 
 @dataclass(frozen=True)
 class Tracked:
-    """The signals of the most salient channels. Maps for other k and γ need no new pass through the network."""
+    """The signals of the most salient channels. Maps for other k and γ need no new pass through the network.
+
+    Example:
+        >>> model, x = nets.create("lenet"), torch.rand(2, 1, 28, 28)
+        >>> tracked = explain.track(model, x, k=8)
+        >>> tracked.map(threshold=0.1).gt(0).sum() >= tracked.map(threshold=0.5).gt(0).sum()
+        tensor(True)
+    """
 
     layer: str
     signals: Tensor
-    """(N, k, H, W): |Sⁱ| summed over the colours, each scaled to a maximum of 1 (or 0 everywhere)."""
+    """(N, k, H, W): the absolute value of Sⁱ summed over the colours, each scaled to a maximum of 1 (or 0 everywhere)."""
     values: Tensor
     """(N, k): y, largest first."""
 
@@ -52,7 +59,14 @@ def track(
     value: float = 1.0,
     rule: Rule = "guided",
 ) -> Tracked:
-    """Trace the k most salient channels of each image, all of them in one batched backward pass. See :func:`sat`."""
+    """Trace the k most salient channels of each image, all of them in one batched backward pass. See :func:`sat`.
+
+    Example:
+        >>> model, x = nets.create("lenet"), torch.rand(2, 1, 28, 28)
+        >>> tracked = explain.track(model, x, k=8)
+        >>> torch.equal(tracked.map(k=4), explain.sat(model, x, k=4))
+        True
+    """
     check_images(model, x)
     if value <= 0:
         raise ValueError(f"value={value}: must be above 0; a mask does not depend on how large it is")
@@ -92,6 +106,11 @@ def sat(
         value: the paper's B, above 0. A mask does not depend on it.
         threshold: γ, as a part of each signal's maximum.
         rule: how signals pass activation functions, see :class:`bort.invert.Backtracker`.
+
+    Example:
+        >>> model, x = nets.create("lenet"), torch.rand(2, 1, 28, 28)
+        >>> explain.sat(model, x, k=8).shape
+        torch.Size([2, 28, 28])
     """
     check_images(model, x)
     model, x = precise(model), widened(x)

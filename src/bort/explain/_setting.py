@@ -13,7 +13,13 @@ Range = tuple[Value, Value]
 
 @dataclass(frozen=True)
 class Setting:
-    """An option whose default is a number, or True or False."""
+    """An option whose default is a number, or True or False.
+
+    Example:
+        >>> setting = explain.Setting("steps", "integer", default=50, least=1, most=200)
+        >>> setting.read("20")
+        20
+    """
 
     name: str
     kind: Literal["boolean", "integer", "number"]

@@ -52,6 +52,11 @@ def xrai(
         workers: processes that cut images into segments and grow the maps; 0: none. It pays from some dozen images on.
         progress: called after a few steps of Integrated Gradients, after each scale and each segment of an image, or, with
             workers, after the steps and each map; see :data:`Progress`.
+
+    Example:
+        >>> model, x = nets.create("lenet"), torch.rand(2, 1, 28, 28)
+        >>> explain.xrai(model, x).shape
+        torch.Size([2, 28, 28])
     """
     check_images(model, x)
     if workers < 0:

@@ -26,6 +26,14 @@ class Backtracker:
             runs in the place of one in half precision.
         layer: the name of a module, as in ``model.named_modules()``.
         rule: "guided" (the paper's), "deconvolution" (ignores where the forward pass was open) or "gradient" (autograd).
+
+    Example:
+        >>> model = nn.Sequential(nn.Conv2d(1, 4, 2, stride=2, bias=False), nn.Flatten(), nn.Linear(16, 3))
+        >>> _ = nn.init.orthogonal_(model[0].weight.data.view(4, 4))
+        >>> x = torch.rand(2, 1, 4, 4)
+        >>> g = invert.Backtracker(model, "0", rule="gradient")  # there is no activation function on the way
+        >>> torch.allclose(g.reconstruct(x), x, atol=1e-6)  # WᵀW = I: nothing is lost
+        True
     """
 
     def __init__(self, model: nn.Module, layer: str, rule: Rule = "guided") -> None:
@@ -126,5 +134,11 @@ def forward_from(model: nn.Module, layer: str, x: Tensor, features: Tensor) -> T
         x: the inputs, whose pass gives what goes around the layer.
         features: in the layer's own layout, after the activation function if one follows directly: one for each input, or
             any number for a single one. For several calls with one x, keep its trace and use :meth:`Trace.forward`.
+
+    Example:
+        >>> model, x = nets.create("lenet").eval(), torch.rand(1, 1, 28, 28)
+        >>> features = invert.Backtracker(model, "conv2").trace(x).features
+        >>> torch.allclose(invert.forward_from(model, "conv2", x, features), model(x), atol=1e-6)
+        True
     """
     return Backtracker(model, layer, "gradient").trace(x).forward(features)

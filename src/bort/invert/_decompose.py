@@ -15,7 +15,14 @@ from bort.invert._rules import Rule
 
 @dataclass(frozen=True)
 class Decomposition:
-    """The k most salient channels of each image, and the signal of each in the input."""
+    """The k most salient channels of each image, and the signal of each in the input.
+
+    Example:
+        >>> model, x = nets.create("acnn-small", width=0.05), torch.rand(1, 1, 28, 28)
+        >>> parts = invert.decompose(model, x, "conv5", k=4, clusters=2)
+        >>> bool((parts.values.diff(dim=1) <= 0).all()), parts.clusters.unique()  # most salient first
+        (True, tensor([0, 1]))
+    """
 
     layer: str
     rule: Rule
@@ -26,7 +33,7 @@ class Decomposition:
     places: Tensor
     """(N, k, 2): row and column of that activation in the map."""
     signals: Tensor
-    """(N, k, *image): the paper's Sⁱ, g of a map in which only this channel is not 0."""
+    """``(N, k, *image)``: the paper's Sⁱ, g of a map in which only this channel is not 0."""
     clusters: Tensor | None
     """(N, k): the cluster that each signal belongs to; None if no clusters were asked for."""
     grid: Grid
@@ -46,6 +53,14 @@ def reconstruct(
 
     With ``k`` each of the k channels counts at the place of its largest activation only: with ``value`` if ``binary``, as in
     the paper, otherwise with ``value`` times the activation.
+
+    Example:
+        >>> model = nn.Sequential(nn.Conv2d(1, 4, 2, stride=2, bias=False), nn.Flatten(), nn.Linear(16, 3))
+        >>> _ = nn.init.orthogonal_(model[0].weight.data.view(4, 4))
+        >>> x = torch.rand(2, 1, 4, 4)
+        >>> back = invert.reconstruct(model, x, "0", rule="gradient")  # there is no activation function on the way
+        >>> torch.allclose(back, x, atol=1e-6)  # WᵀW = I: nothing is lost
+        True
     """
     back = Backtracker(model, layer, rule)
     if k is None:
@@ -79,6 +94,12 @@ def decompose(
             coloured parts of the paper's fig:3_2. None: no groups.
         rule: see :class:`Backtracker`.
         seed: of K-Means.
+
+    Example:
+        >>> model, x = nets.create("acnn-small", width=0.05), torch.rand(2, 1, 28, 28)
+        >>> parts = invert.decompose(model, x, "conv5", k=8)
+        >>> parts.channels.shape, parts.signals.shape
+        (torch.Size([2, 8]), torch.Size([2, 8, 1, 28, 28]))
     """
     back = Backtracker(model, layer, rule)
     batches = []

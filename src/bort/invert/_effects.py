@@ -29,6 +29,11 @@ def channel_effects(
         channels: which; all of the layer by default. One that is 0 everywhere has no effect, and takes no time.
         step: called with (done, total) after each batch of channels. The first two are small: the rest can be timed by
             them. To stop, raise an exception there.
+
+    Example:
+        >>> trace = invert.Backtracker(nets.create("lenet").eval(), "conv2").trace(torch.rand(1, 1, 28, 28))
+        >>> invert.channel_effects(trace, target=3, channels=[0, 5]).shape
+        torch.Size([2])
     """
     maps = _single(trace)
     asked = torch.arange(maps.shape[1]) if channels is None else torch.as_tensor(channels, dtype=torch.long)
@@ -50,7 +55,13 @@ def channel_effects(
 
 
 def approximate_effects(trace: Trace, target: int) -> Tensor:
-    """(channels,): the same for all channels by gradient × activation, of a trace with rule "gradient"."""
+    """(channels,): the same for all channels by gradient × activation, of a trace with rule "gradient".
+
+    Example:
+        >>> trace = invert.Backtracker(nets.create("lenet").eval(), "conv2", "gradient").trace(torch.rand(1, 1, 28, 28))
+        >>> invert.approximate_effects(trace, target=3).shape
+        torch.Size([16])
+    """
     if trace.rule != "gradient":
         raise ValueError(f'effects are approximated by gradients: trace with rule="gradient", not {trace.rule!r}')
     maps = _single(trace)

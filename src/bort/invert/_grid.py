@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import math
 from collections.abc import Callable, Iterator
@@ -18,7 +19,14 @@ from bort._layouts import KnownMaps, by_kind, known_maps
 
 @dataclass(frozen=True)
 class Grid:
-    """The layout of a layer's features, and the conversion to maps and back."""
+    """The layout of a layer's features, and the conversion to maps and back.
+
+    Example:
+        >>> grid = invert.Grid("tokens", (8, 2, 3), prefix=1)
+        >>> maps = grid.to_map(torch.rand(5, 7, 8))  # a class token and 2 · 3 others
+        >>> maps.shape, grid.from_map(maps).shape
+        (torch.Size([5, 8, 2, 3]), torch.Size([5, 7, 8]))
+    """
 
     layout: Literal["channels first", "channels last", "tokens"]
     shape: tuple[int, int, int]
@@ -64,6 +72,12 @@ def grid_of(
     shows. Tokens are laid out as the patches of the inputs are, if they are given and the number fits; else as the model says
     (timm), in the proportions of the inputs, or as a square. ``known`` gives what a pass of the inputs has shown, where one
     pass is enough for many layers.
+
+    Example:
+        >>> model, x = nets.create("lenet"), torch.rand(1, 1, 28, 28)
+        >>> features = invert.Backtracker(model, "conv2").features(x)
+        >>> invert.grid_of(model, "conv2", features, x)
+        Grid(layout='channels first', shape=(16, 10, 10), prefix=0)
     """
     model = unwrapped(model)
     image = None if inputs is None or inputs.ndim != 4 else (inputs.shape[-2], inputs.shape[-1])
@@ -160,6 +174,10 @@ def find_layer(model: nn.Module, name: str) -> nn.Module:
     """The module of that name, with or without what torch.compile and DataParallel put before it. For a name that does not
     exist the error suggests similar ones."""
     inner = unwrapped(model)
+    with contextlib.suppress(AttributeError):  # most names, and large networks have hundreds of others
+        found = inner.get_submodule(name)
+        if name and unwrapped(found) is found:
+            return found
     modules: dict[str, nn.Module] = {uncompiled_name(key): module for key, module in inner.named_modules()}
     for spelling in spellings(name):
         if spelling and spelling in modules:

@@ -14,7 +14,16 @@ from bort.layers import linear_map
 
 @dataclass(frozen=True)
 class LayerReconstruction:
-    """The inputs z of one layer and Wᵀ(Wz), vector by vector (equ:reconstruction)."""
+    """The inputs z of one layer and Wᵀ(Wz), vector by vector (equ:reconstruction).
+
+    Example:
+        >>> model = nn.Sequential(nn.Conv2d(1, 4, 2, stride=2, bias=False), nn.Flatten(), nn.Linear(16, 3))
+        >>> _ = nn.init.orthogonal_(model[0].weight.data.view(4, 4))
+        >>> x = torch.rand(2, 1, 4, 4)
+        >>> result = invert.reconstruct_layer(model, x, "0")
+        >>> result.inputs.shape, result.outputs.shape
+        (torch.Size([2, 4, 4]), torch.Size([2, 4, 4]))
+    """
 
     inputs: Tensor
     """(N, in, samples): the vectors that the layer's matrix is multiplied with; of a convolution they are patches."""
@@ -26,7 +35,15 @@ class LayerReconstruction:
 
 @torch.no_grad()
 def reconstruct_layer(model: nn.Module, x: Tensor, layer: str) -> LayerReconstruction:
-    """Wᵀ(Wz) for every input z that a linear layer or a convolution receives."""
+    """Wᵀ(Wz) for every input z that a linear layer or a convolution receives.
+
+    Example:
+        >>> model = nn.Sequential(nn.Conv2d(1, 4, 2, stride=2, bias=False), nn.Flatten(), nn.Linear(16, 3))
+        >>> _ = nn.init.orthogonal_(model[0].weight.data.view(4, 4))
+        >>> x = torch.rand(2, 1, 4, 4)
+        >>> bool((invert.reconstruct_layer(model, x, "0").ratio < 1e-6).all())  # WᵀW = I
+        True
+    """
     module = find_layer(model, layer)
     weight = getattr(module, "weight", None)
     if not isinstance(weight, Tensor) or linear_map("weight", weight, module) is None:

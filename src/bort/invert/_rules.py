@@ -26,7 +26,9 @@ from torch.nn import functional as F
 from bort._budget import TensorCount
 
 Rule = Literal["guided", "deconvolution", "gradient"]
+"""How a signal passes activation functions on its way back; "gradient" is autograd's own way."""
 RULES: Final = ("guided", "deconvolution", "gradient")
+"""All values of :data:`Rule`."""
 
 _Call = Callable[..., Any]
 _RELU: Final[tuple[_Call, ...]] = (F.relu, torch.relu, Tensor.relu)

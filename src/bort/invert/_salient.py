@@ -14,7 +14,14 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Salient:
-    """k channels of each image's map, most salient first; and seeds with these channels in them."""
+    """k channels of each image's map, most salient first; and seeds with these channels in them.
+
+    Example:
+        >>> model, x = nets.create("acnn-small", width=0.05), torch.rand(2, 1, 28, 28)
+        >>> salient = invert.Backtracker(model, "conv5").trace(x).salient(4)
+        >>> salient.seed().sum(dim=(1, 2, 3))  # 1 for each of the four channels
+        tensor([4., 4.])
+    """
 
     channels: Tensor
     """(N, k)"""

@@ -32,7 +32,14 @@ Path = Literal["source", "target", "none"]
 
 @dataclass(frozen=True)
 class Synthesis:
-    """A batch of synthesized images, and how the model classifies them."""
+    """A batch of synthesized images, and how the model classifies them.
+
+    Example:
+        >>> model, x = nets.create("acnn-small", width=0.05), torch.rand(4, 1, 28, 28)
+        >>> made = invert.synthesize(model, x[:2], x[2:], "conv5", k=8)
+        >>> made.source_similarity.abs().max() <= 1
+        tensor(True)
+    """
 
     images: Tensor
     """X^adv, each shifted and scaled to the mean and standard deviation of its source: g has no scale of its own."""
@@ -91,6 +98,12 @@ def synthesize(
         path: whose forward pass says where ReLUs are open on the way back: "source", "target", or "none" (deconvolution).
         rounds: how often g is repeated along the pass of the image just made; 0 is the paper. With "none" only the maxima of
             pools can change between rounds.
+
+    Example:
+        >>> model, x = nets.create("acnn-small", width=0.05), torch.rand(4, 1, 28, 28)
+        >>> made = invert.synthesize(model, x[:2], x[2:], "conv5", k=8)
+        >>> torch.allclose(made.images.mean(dim=(1, 2, 3)), x[:2].mean(dim=(1, 2, 3)), atol=1e-5)  # as bright as the sources
+        True
     """
     for images in (source, target):
         check_input(model, images)

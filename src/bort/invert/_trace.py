@@ -18,7 +18,14 @@ from bort.invert._salient import Salient, salient
 
 @dataclass(frozen=True)
 class Trace:
-    """One forward pass of a batch. Seeds go back from the layer to the input along it; it keeps all activations in memory."""
+    """One forward pass of a batch. Seeds go back from the layer to the input along it; it keeps all activations in memory.
+
+    Example:
+        >>> model, x = nets.create("acnn-small", width=0.05), torch.rand(2, 1, 28, 28)
+        >>> trace = invert.Backtracker(model, "conv5").trace(x)
+        >>> trace.back(trace.salient(4).seeds()).shape  # the signal of each channel in each image
+        torch.Size([4, 2, 1, 28, 28])
+    """
 
     features: Tensor
     """The layer's features for each image: its output, after the activation function if one follows directly."""
@@ -57,7 +64,8 @@ class Trace:
         return salient(self.maps, k, start)
 
     def back(self, seed: Tensor) -> Tensor:
-        """g(seed) of maps: (N, C, H, W) gives (N, *image), and (S, N, C, H, W) gives (S, N, *image). See :meth:`__call__`."""
+        """g(seed) of maps: (N, C, H, W) gives ``(N, *image)``, and (S, N, C, H, W) gives ``(S, N, *image)``. See
+        :meth:`__call__`."""
         return self(self.grid.from_map(seed))
 
     def __call__(self, seed: Tensor) -> Tensor:

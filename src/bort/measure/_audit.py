@@ -21,7 +21,15 @@ from bort.measure._layers import Comprehensibility, comprehensibility, reconstru
 
 @dataclass(frozen=True)
 class Audit:
-    """The layers of a network, in order. Print it, iterate over it, or look a layer up by its weight's name."""
+    """The layers of a network, in order. Print it, iterate over it, or look a layer up by its weight's name.
+
+    Example:
+        >>> model = nn.Sequential(nn.Linear(2, 3, bias=False), nn.ReLU(), nn.Linear(3, 2, bias=False))
+        >>> _ = nn.init.eye_(model[0].weight), nn.init.eye_(model[2].weight)
+        >>> audit = bort.audit(model)
+        >>> [layer.name for layer in audit], audit["0.weight"].shape
+        (['0.weight', '2.weight'], (3, 2))
+    """
 
     layers: tuple[LayerAudit, ...]
 
@@ -72,7 +80,15 @@ def _titles(columns: Sequence[Column]) -> list[str]:
 
 
 def compare(audits: dict[str, Audit]) -> str:
-    """Several audits of one architecture side by side: singular values, residual and ratio of each layer."""
+    """Several audits of one architecture side by side: singular values, residual and ratio of each layer.
+
+    Example:
+        >>> model = nn.Sequential(nn.Linear(2, 3, bias=False), nn.ReLU(), nn.Linear(3, 2, bias=False))
+        >>> _ = nn.init.eye_(model[0].weight), nn.init.eye_(model[2].weight)
+        >>> print(measure.compare({"SGD": bort.audit(model), "Bort-S": bort.audit(model)}))
+        layer     matrix  invertible  σ SGD        σ Bort-S     residual SGD  residual Bort-S
+        ...
+    """
     columns = {column.key: column for column in COLUMNS}
     same = [columns[key] for key in ("name", "shape", "invertible")]
     differing = [(columns[key], name) for key in ("sigma", "residual", "ratio") for name in audits]
@@ -97,6 +113,15 @@ def audit(model: nn.Module, x: Tensor | None = None) -> Audit:
 
     The layers are those that :func:`bort.param_groups` constrains, and those that it leaves out by their names (``exclude``):
     the classifier, by default. Its table gives the reason.
+
+    Example:
+        >>> model = nn.Sequential(nn.Linear(2, 3, bias=False), nn.ReLU(), nn.Linear(3, 2, bias=False))
+        >>> _ = nn.init.eye_(model[0].weight), nn.init.eye_(model[2].weight)
+        >>> tall, wide = bort.audit(model, torch.rand(8, 2))
+        >>> tall.invertible, tall.residual, tall.ratio  # WᵀW = I
+        (True, 0.0, 0.0)
+        >>> wide.invertible, round(wide.floor, 3)  # √(1 − 2/3)
+        (False, 0.577)
     """
     ratios = {} if x is None else reconstruction_ratio(model, x)
     similarities = {} if x is None else comprehensibility(model, x)

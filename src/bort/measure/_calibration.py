@@ -23,7 +23,13 @@ from bort.measure._labels import checked_decisions, checked_labels
 @dataclass(frozen=True)
 class Calibration:
     """How confident a network is and how often it is right, in bins of equal width: bin b of B has the images with a
-    confidence above b / B, up to and including (b + 1) / B."""
+    confidence above b / B, up to and including (b + 1) / B.
+
+    Example:
+        >>> found = measure.calibration(torch.zeros(4, 2), torch.tensor([0, 0, 1, 1]), bins=2)
+        >>> found.counts, found.error  # 50% sure and right in half of the cases
+        (tensor([4, 0]), 0.0)
+    """
 
     error: float
     """The expected calibration error, from 0 to 1."""
@@ -47,6 +53,11 @@ def calibration(logits: Tensor, labels: Tensor, bins: int = 15, *, multi_label: 
     With ``multi_label`` an image may have several classes, and labels are (N, classes): 1 for each class that it has, 0 for
     the others. Each logit is then a decision of its own, yes with the probability sigmoid(logit), and the decisions take the
     place of the images. A head with a single logit is measured so, with labels (N, 1).
+
+    Example:
+        >>> logits = torch.tensor([[100.0, 0.0], [100.0, 0.0]])  # sure of class 0, and right once
+        >>> measure.calibration(logits, torch.tensor([0, 1])).error
+        0.5
     """
     from bort.train import recognised  # here: an audit should not load the training loop
 

@@ -9,7 +9,13 @@ from typing import Final
 
 @dataclass(frozen=True)
 class LayerAudit:
-    """One layer's weight, read as matrices (out, in). The Gram matrix is the smaller one, as in `penalty.residual`."""
+    """One layer's weight, read as matrices (out, in). The Gram matrix is the smaller one, as in `penalty.residual`.
+
+    Example:
+        >>> (layer,) = bort.audit(nn.Sequential(nn.Conv2d(4, 8, 3, groups=2)))
+        >>> layer.kind, layer.shape, layer.blocks
+        ('grouped convolution, 2 blocks', (4, 18), 2)
+    """
 
     name: str
     kind: str
@@ -42,7 +48,14 @@ class LayerAudit:
 
 @dataclass(frozen=True)
 class Column:
-    """One column of an audit's table."""
+    """One column of an audit's table.
+
+    Example:
+        >>> (layer,) = bort.audit(nn.Sequential(nn.Linear(2, 3)))
+        >>> matrix = next(column for column in measure.COLUMNS if column.key == "shape")
+        >>> matrix.title, matrix.show(layer)
+        ('matrix', '3×2')
+    """
 
     key: str
     """The field of :class:`LayerAudit` that it shows."""

@@ -58,6 +58,13 @@ def corrupted(pixels: Tensor, kind: str, seed: int = 0) -> Tensor:
         pixels: of what a network sees, as :meth:`bort.data.View.pixels` gives them.
         kind: such as "noise 0.08", "blur 1.0" or "jpeg 25".
         seed: of the noise.
+
+    Example:
+        >>> flat = torch.full((1, 1, 8, 8), 0.5)
+        >>> torch.allclose(measure.corrupted(flat, "blur 1.0"), flat, atol=1e-6)
+        True
+        >>> torch.equal(measure.corrupted(flat, "noise 0.08", seed=1), measure.corrupted(flat, "noise 0.08", seed=1))
+        True
     """
     corruption = Corruption.named(kind)
     if pixels.ndim != 4 or not pixels.is_floating_point() or not ((pixels >= 0) & (pixels <= 1)).all():

@@ -36,6 +36,12 @@ def curves(
             legend.
         score: which of the three.
         columns, width: panels beside each other, and pixels of all of them.
+
+    Example:
+        >>> model, x = nets.create("lenet"), torch.rand(2, 1, 28, 28)
+        >>> figure = measure.curves({"LeNet": measure.evaluate(model, x, ["cam"], warn=False)}, score="probability")
+        >>> pictures.to_png(figure)[:4]
+        b'\x89PNG'
     """
     methods = list(dict.fromkeys(method for one in evaluations.values() for method in one))
     if not methods:

@@ -41,7 +41,14 @@ from bort.measure._substrate import Substrate, substrate
 
 @dataclass(frozen=True)
 class DeletionInsertion:
-    """Curves (N, steps + 1) and their areas (N,), for each image."""
+    """Curves (N, steps + 1) and their areas (N,), for each image.
+
+    Example:
+        >>> model, x = nets.create("lenet"), torch.rand(2, 1, 28, 28)
+        >>> result = measure.deletion_insertion(model, x, measure.random_map(x), score="probability")
+        >>> result.deletion_curves.shape, result.counted
+        (torch.Size([2, 29]), 2)
+    """
 
     deletion_curves: Tensor = field(repr=False)
     insertion_curves: Tensor = field(repr=False)
@@ -102,6 +109,17 @@ def deletion_insertion(
             "blur" (11 × 11 Gaussian of deviation 5, which RISE's authors use for insertion).
         multi_label: whether an image may have several classes: probabilities are then sigmoids of the single logits.
         progress: called after each chunk of images.
+
+    Example:
+        >>> model = nn.Sequential(nn.Flatten(), nn.Linear(4, 2, bias=False))
+        >>> _ = model[1].weight.data.copy_(torch.tensor([[4.0, 3.0, 2.0, 1.0], [0.0, 0.0, 0.0, 0.0]]))
+        >>> x = torch.ones(1, 1, 2, 2)  # the logit of class 0 is 4 + 3 + 2 + 1
+        >>> right = torch.tensor([[[4.0, 3.0], [2.0, 1.0]]])
+        >>> result = measure.deletion_insertion(model, x, right, steps=4)
+        >>> result.deletion_curves * 10  # without the most salient pixel 6 of 10 are left
+        tensor([[10.,  6.,  3.,  1.,  0.]])
+        >>> measure.deletion_insertion(model, x, -right, steps=4).means[0] > result.means[0]  # a wrong map falls later
+        True
     """
     check_score(score)
     substrates: tuple[Substrate, Substrate] = (deletion_to, insertion_from)
@@ -121,7 +139,13 @@ def all_scores(
     warn: bool = True,
 ) -> dict[Score, DeletionInsertion]:
     """:func:`deletion_insertion` with each of the scores, all out of the same passes through the model. ``warn``: if some
-    images have no relative score; without it look at ``counted``."""
+    images have no relative score; without it look at ``counted``.
+
+    Example:
+        >>> model, x = nets.create("lenet"), torch.rand(2, 1, 28, 28)
+        >>> list(measure.all_scores(model, x, measure.random_map(x), warn=False))
+        ['probability', 'logit', 'relative']
+    """
     results = _measure(model, x, saliency, target, SCORES, steps, substrates, multi_label, progress, warn=warn)
     return {score: results[score] for score in SCORES}
 
@@ -171,7 +195,13 @@ def _measure(
 
 @dataclass(frozen=True)
 class AtStep:
-    """The images at one step of deletion or insertion."""
+    """The images at one step of deletion or insertion.
+
+    Example:
+        >>> model, x = nets.create("lenet"), torch.rand(2, 1, 28, 28)
+        >>> measure.at_step(model, x, measure.random_map(x), 0).images.equal(x)  # at the beginning nothing is missing
+        True
+    """
 
     images: Tensor
     """(N, C, H, W)"""
@@ -204,6 +234,15 @@ def at_step(
         step: 0 (nothing has changed) to ``steps`` (every pixel has).
         which: "deletion" or "insertion".
         substrates: where deletion ends, and where insertion starts.
+
+    Example:
+        >>> model = nn.Sequential(nn.Flatten(), nn.Linear(4, 2, bias=False))
+        >>> _ = model[1].weight.data.copy_(torch.tensor([[4.0, 3.0, 2.0, 1.0], [0.0, 0.0, 0.0, 0.0]]))
+        >>> x = torch.ones(1, 1, 2, 2)  # the logit of class 0 is 4 + 3 + 2 + 1
+        >>> halfway = measure.at_step(model, x, torch.tensor([[[4.0, 3.0], [2.0, 1.0]]]), 2, steps=4, score="logit")
+        >>> halfway.images, halfway.scores
+        (tensor([[[[0., 0.],
+                  [1., 1.]]]]), tensor([3.]))
     """
     saliency = _check(model, x, saliency, steps)
     check_score(score)

@@ -28,7 +28,14 @@ AREA_TITLES: Final = tuple(f"{score} {end}" for score in SCORES for end in ("del
 
 @dataclass(frozen=True)
 class Evaluation:
-    """One method on a batch of images."""
+    """One method on a batch of images.
+
+    Example:
+        >>> model, x = nets.create("lenet"), torch.rand(2, 1, 28, 28)
+        >>> evaluation = measure.evaluate(model, x, ["cam"], warn=False)["cam"]
+        >>> evaluation.method, evaluation.constant, len(evaluation.areas)
+        ('cam', 0, 6)
+    """
 
     method: str
     maps: Tensor = field(repr=False)
@@ -53,7 +60,13 @@ class Evaluation:
 
 
 class Evaluations(dict[str, Evaluation]):
-    """Evaluations by method: a plain dict that shows itself as a table, and in a notebook with its curves."""
+    """Evaluations by method: a plain dict that shows itself as a table, and in a notebook with its curves.
+
+    Example:
+        >>> model, x = nets.create("lenet"), torch.rand(2, 1, 28, 28)
+        >>> print(measure.evaluate(model, x, ["cam"], warn=False))
+        method  probability del. ↓  probability ins. ↑  ...
+    """
 
     def __str__(self) -> str:
         return table(("method", *AREA_TITLES), self._rows(), right=range(1, 1 + len(AREA_TITLES)))
@@ -96,6 +109,12 @@ def evaluate(
         multi_label: see :func:`deletion_insertion`; also given to methods that have such an option.
         progress: called with (method, done, total) by methods that have an option "progress".
         warn: of what :func:`notes` says of the result.
+
+    Example:
+        >>> model, x = nets.create("lenet"), torch.rand(2, 1, 28, 28)
+        >>> result = measure.evaluate(model, x, ["cam", "ig"], warn=False)
+        >>> result["cam"].maps.shape, list(result["ig"].scores)
+        (torch.Size([2, 28, 28]), ['probability', 'logit', 'relative'])
     """
     chosen = {name: explain.get(name) for name in (explain.names() if methods is None else methods)}
     unknown = sorted(set(options or {}) - set(chosen))
@@ -127,7 +146,14 @@ def evaluate(
 
 def notes(evaluations: Mapping[str, Evaluation]) -> list[str]:
     """Sentences about the images of a batch that an evaluation could not measure: those without a relative score, and, for
-    each method, those whose map is constant."""
+    each method, those whose map is constant.
+
+    Example:
+        >>> model, x = nets.create("lenet"), torch.rand(1, 1, 28, 28)
+        >>> _ = nn.init.zeros_(model.head.weight), nn.init.ones_(model.head.bias)  # a last layer that ignores the image
+        >>> measure.notes(measure.evaluate(model, x, ["ig"], warn=False))
+        ["The map of ig is the same number everywhere for 1 of 1 image and explains nothing: ..."]
+    """
     sentences = []
     for evaluation in list(evaluations.values())[:1]:  # whether there is a relative score does not depend on the map
         total = len(evaluation.maps)

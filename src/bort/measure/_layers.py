@@ -14,7 +14,13 @@ from bort._layer_inputs import Use, uses_of, visit_inputs
 
 @dataclass(frozen=True)
 class Gram:
-    """The entries of a layer's Gram matrices, as the paper's fig:1_2 shows them."""
+    """The entries of a layer's Gram matrices, as the paper's fig:1_2 shows them.
+
+    Example:
+        >>> layer = measure.gram(nn.Sequential(nn.Linear(3, 3)))["0.weight"]
+        >>> layer.diagonal.shape, layer.off_diagonal.shape
+        (torch.Size([3]), torch.Size([6]))
+    """
 
     diagonal: Tensor
     """1 everywhere if the constraint is met. Of a wide weight's WᵀW the mean can only be out/in."""
@@ -25,7 +31,16 @@ class Gram:
 @torch.no_grad()
 def gram(model: nn.Module, limit: int = 1_000_000, *, smaller: bool = False) -> dict[str, Gram]:
     """The distribution of the Gram matrix G = WᵀW of each layer (section 4.2); with ``smaller`` WWᵀ where the layer is wide,
-    which is the one that can be brought to I."""
+    which is the one that can be brought to I.
+
+    Example:
+        >>> model = nn.Sequential(nn.Linear(2, 3, bias=False), nn.ReLU(), nn.Linear(3, 2, bias=False))
+        >>> _ = nn.init.eye_(model[0].weight), nn.init.eye_(model[2].weight)
+        >>> measure.gram(model)["2.weight"].diagonal  # a wide layer: WᵀW cannot be I
+        tensor([1., 1., 0.])
+        >>> measure.gram(model, smaller=True)["2.weight"].diagonal  # WWᵀ is
+        tensor([1., 1.])
+    """
     grams: dict[str, Gram] = {}
     for name, weight, _, linear, _ in uses_of(model):
         w = penalty.matrices(weight.detach(), blocks=linear.blocks, transposed=linear.transposed).float()
@@ -49,7 +64,12 @@ def gram(model: nn.Module, limit: int = 1_000_000, *, smaller: bool = False) -> 
 
 @dataclass(frozen=True)
 class Bounds:
-    """‖w_j‖ of a layer's rows (equ:bound)."""
+    """‖w_j‖ of a layer's rows (equ:bound).
+
+    Example:
+        >>> measure.Bounds(torch.tensor([0.5, 2.0])).constant
+        2.0
+    """
 
     norms: Tensor
 
@@ -61,7 +81,14 @@ class Bounds:
 
 @torch.no_grad()
 def bounds(model: nn.Module) -> dict[str, Bounds]:
-    """The row norms of each layer."""
+    """The row norms of each layer.
+
+    Example:
+        >>> model = nn.Sequential(nn.Linear(2, 3, bias=False), nn.ReLU(), nn.Linear(3, 2, bias=False))
+        >>> _ = nn.init.eye_(model[0].weight), nn.init.eye_(model[2].weight)
+        >>> measure.bounds(model)["0.weight"].norms
+        tensor([1., 1., 0.])
+    """
     layers: dict[str, Bounds] = {}
     for name, weight, _, linear, _ in uses_of(model):
         w = penalty.matrices(weight.detach(), blocks=linear.blocks, transposed=linear.transposed)
@@ -70,7 +97,14 @@ def bounds(model: nn.Module) -> dict[str, Bounds]:
 
 
 def reconstruction_ratio(model: nn.Module, x: Tensor) -> dict[str, float]:
-    """‖z − Wᵀ(Wz)‖ / ‖z‖ over all inputs z that a layer receives (section 4.2), in all uses of a shared weight together."""
+    """‖z − Wᵀ(Wz)‖ / ‖z‖ over all inputs z that a layer receives (section 4.2), in all uses of a shared weight together.
+
+    Example:
+        >>> model = nn.Sequential(nn.Linear(2, 3, bias=False), nn.ReLU(), nn.Linear(3, 2, bias=False))
+        >>> _ = nn.init.eye_(model[0].weight), nn.init.eye_(model[2].weight)
+        >>> measure.reconstruction_ratio(model, torch.rand(8, 2))["0.weight"]  # Wᵀ brings back all
+        0.0
+    """
     sums: dict[Tensor | str, Tensor] = {}
     names: dict[Tensor | str, str] = {}
 
@@ -93,6 +127,11 @@ class Comprehensibility:
 
     A weight is comprehensible if there is a pattern z with w = k·z, k > 0: a cosine of 1. A large activation
     w·z = ‖w‖‖z‖cos⟨w, z⟩ is taken for evidence of that (section 3.2), but a long weight or a strong patch makes it large too.
+
+    Example:
+        >>> found = measure.comprehensibility(nets.create("lenet"), torch.rand(2, 1, 28, 28))["conv1.weight"]
+        >>> found.cosine.shape, bool((found.cosine <= 1).all())
+        (torch.Size([6]), True)
     """
 
     cosine: Tensor
@@ -105,7 +144,14 @@ class Comprehensibility:
 
 
 def comprehensibility(model: nn.Module, x: Tensor, top: int = 8) -> dict[str, Comprehensibility]:
-    """Definition 1 on the inputs of each layer: how similar each weight is to the ``top`` patches that excite it most."""
+    """Definition 1 on the inputs of each layer: how similar each weight is to the ``top`` patches that excite it most.
+
+    Example:
+        >>> model = nn.Sequential(nn.Linear(2, 1, bias=False))
+        >>> _ = model[0].weight.data.copy_(torch.tensor([[3.0, 4.0]]))
+        >>> measure.comprehensibility(model, torch.tensor([[6.0, 8.0], [-1.0, 0.0]]), top=1)["0.weight"].cosine
+        tensor([1.])
+    """
     if top < 1:
         raise ValueError(f"top={top}: must be 1 or more")
     best: dict[str, tuple[Tensor, Tensor]] = {}  # activations and cosines of the top patches so far, (rows, top)

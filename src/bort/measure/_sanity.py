@@ -35,6 +35,14 @@ def randomised(model: nn.Module, seed: int = 0, *, x: Tensor | None = None) -> n
         model: any torch model; a compiled or data-parallel one is copied without its wrapper.
         seed: of the permutations, which are the same on every device.
         x: a batch of the model's inputs, two or more.
+
+    Example:
+        >>> model = nets.create("lenet")
+        >>> twin = measure.randomised(model)
+        >>> torch.equal(twin.conv1.weight, model.conv1.weight)
+        False
+        >>> torch.equal(twin.conv1.weight.flatten().sort().values, model.conv1.weight.flatten().sort().values)
+        True
     """
     with torch.inference_mode(False):  # else the copy could not be explained
         twin = copy.deepcopy(unwrapped(model))
@@ -75,7 +83,13 @@ def _measure_statistics(model: nn.Module, x: Tensor) -> None:
 
 @dataclass(frozen=True)
 class MapSimilarity:
-    """Spearman's rank correlation of two maps of each image, from −1 to 1; nan where one of the maps is constant."""
+    """Spearman's rank correlation of two maps of each image, from −1 to 1; nan where one of the maps is constant.
+
+    Example:
+        >>> one = torch.tensor([[[1.0, 2.0, 3.0]], [[5.0, 5.0, 5.0]]])
+        >>> measure.map_similarity(one, one).signed.isnan()  # the second map is constant
+        tensor([False,  True])
+    """
 
     signed: Tensor
     """(N,): of the maps as they are."""
@@ -91,7 +105,14 @@ class MapSimilarity:
 
 def map_similarity(a: Tensor, b: Tensor) -> MapSimilarity:
     """How alike saliency maps (N, H, W) of the same images are in the order that they put pixels in. Equal values share the
-    mean of their ranks."""
+    mean of their ranks.
+
+    Example:
+        >>> one = torch.tensor([[[1.0, 2.0, 3.0]]])
+        >>> alike, opposite = measure.map_similarity(one, one**2), measure.map_similarity(one, -one)
+        >>> alike.signed.round(), opposite.signed.round(), opposite.absolute.round()  # only the order counts
+        (tensor([1.], ...), tensor([-1.], ...), tensor([1.], ...))
+    """
     a, b = torch.as_tensor(a).detach(), torch.as_tensor(b).detach()
     if a.shape != b.shape or a.ndim != 3 or not a.numel():
         raise ValueError(f"maps of shapes {tuple(a.shape)} and {tuple(b.shape)}: give (N, height, width) twice")
@@ -118,7 +139,13 @@ def _ranks(values: Tensor) -> Tensor:
 
 def random_map(x: Tensor, seed: int = 0) -> Tensor:
     """Maps (N, H, W) of independent uniform numbers for images x (N, C, H, W), the same on every device: what a method must
-    beat in :func:`deletion_insertion`."""
+    beat in :func:`deletion_insertion`.
+
+    Example:
+        >>> x = torch.rand(2, 3, 8, 8)
+        >>> measure.random_map(x).shape, torch.equal(measure.random_map(x), measure.random_map(x))
+        (torch.Size([2, 8, 8]), True)
+    """
     check_images(nn.Identity(), x)
     generator = torch.Generator().manual_seed(seed)
     return torch.rand(len(x), *x.shape[-2:], generator=generator).to(x.device)

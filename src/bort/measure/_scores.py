@@ -9,7 +9,9 @@ from torch import Tensor
 from bort._inspect import ScoreFunction, own_scores, probabilities_of
 
 Score = Literal["probability", "logit", "relative"]
+"""The class's probability, its logit, or its logit relative to the clean image's."""
 SCORES: Final[tuple[Score, ...]] = ("probability", "logit", "relative")
+"""All values of :data:`Score`."""
 
 
 def check_score(score: Score | ScoreFunction) -> None:

@@ -24,6 +24,11 @@ class LightningHooks:
         every: steps between two measurements.
         layers, prefix: as for :func:`bort.monitor.measure`.
         source: a model or param groups to measure instead of the Trainer's optimizers, for a training without Bort.
+
+    Example:
+        >>> from bort.monitor.lightning import LightningMonitor
+        >>> LightningMonitor(every=50, layers=True).every  # for Trainer(callbacks=[…])
+        50
     """
 
     def __init__(self, every: int = 100, *, layers: bool = False, prefix: str = "bort", source: Any = None) -> None:

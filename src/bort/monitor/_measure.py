@@ -48,6 +48,14 @@ def measure(
 
     Returns:
         Nothing if there is nothing to measure, with a warning that says why.
+
+    Example:
+        >>> model = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 2))
+        >>> _ = nn.init.orthogonal_(model[0].weight)
+        >>> optimizer = bort.BortS(bort.param_groups(model, 0.1, exclude=("2.*",)), lr=0.1)
+        >>> values = monitor.measure(optimizer)
+        >>> round(values["bort/sigma_largest"], 4), values["bort/residual_largest"] < 1e-5
+        (1.0, True)
     """
     weights, problem = constrained_weights(source, model)
     if problem is not None:

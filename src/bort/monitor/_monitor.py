@@ -21,7 +21,7 @@ class Monitor:
         monitor = bort.monitor.Monitor(every=100, to=writer)      # a SummaryWriter, wandb.log, mlflow.log_metrics, …
         for step, (x, y) in enumerate(loader):
             monitor(optimizer, step)                              # what ``step`` steps have made of the weights
-            …
+            ...
             optimizer.step()
 
     The pull (:func:`bort.constraint_for`) is that of the optimizer's steps since the monitor saw it first, the smallest over
@@ -32,6 +32,22 @@ class Monitor:
         every: steps between two measurements.
         layers, model, prefix: as for :func:`bort.monitor.measure`.
         to: where the numbers go: an object with ``add_scalar(name, value, step)``, or a function of (values, step).
+
+    Example:
+        >>> model = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 2))
+        >>> _ = nn.init.orthogonal_(model[0].weight)
+        >>> optimizer = bort.BortS(bort.param_groups(model, 0.1, exclude=("2.*",)), lr=0.1)
+        >>> watch = monitor.Monitor(every=2)
+        >>> for step in range(5):
+        ...     values = watch(optimizer, step)  # empty at every other step
+        ...     print(step, round(values["bort/pull"], 6) if values else "-")  # λ · Σ lr so far
+        ...     _ = model(torch.ones(1, 4)).sum().backward()
+        ...     optimizer.step()
+        0 0.0
+        1 -
+        2 0.02
+        3 -
+        4 0.04
     """
 
     def __init__(

@@ -26,6 +26,12 @@ class TrainerMonitor(TrainerCallback):  # type: ignore[misc]
         every: steps of the optimizer between two measurements.
         layers, prefix: as for :func:`bort.monitor.measure`.
         source: a model or param groups to measure instead of the Trainer's optimizer, for a training without Bort.
+
+    Example:
+        >>> from bort.monitor.huggingface import TrainerMonitor
+        >>> TrainerMonitor("not a trainer")
+        Traceback (most recent call last):
+        TypeError: trainer='not a trainer': give the Trainer, trainer.add_callback(TrainerMonitor(trainer, every=100))
     """
 
     def __init__(

@@ -15,6 +15,10 @@ class ACNNSmall(nn.Module):
     conv1, conv3 and conv5 have a ReLU, the strided conv2 and conv4 have none; then an adaptive max pool and a linear head.
     ``width`` scales the number of channels of each layer, for small machines; ``narrowest`` is the least number that this may
     leave of a layer (or the paper's own number, where that is smaller).
+
+    Example:
+        >>> nets.ACNNSmall(width=0.05).features(torch.rand(2, 1, 28, 28)).shape[2:]
+        torch.Size([6, 6])
     """
 
     def __init__(
@@ -67,6 +71,11 @@ class ACNNBase(nn.Module):
 
     The initial weights are He's, N(0, 2 / fan-in), and biases are 0: PyTorch's default initialisation shrinks the signal by
     √6 a layer, and after twelve layers, with a ReLU on the classes too, no gradient is left.
+
+    Example:
+        >>> model = nets.ACNNBase(classes=100, image_size=64, width=0.02)
+        >>> model(torch.rand(1, 3, 64, 64)).shape, model.padded
+        (torch.Size([1, 100]), True)
     """
 
     def __init__(

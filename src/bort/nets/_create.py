@@ -18,7 +18,12 @@ _SHAPE = ("channels", "classes", "image_size")  # of its images: what every netw
 
 
 def names() -> list[str]:
-    """The networks of this package; "timm/<name>" and "package.module:function" name all others."""
+    """The networks of this package; "timm/<name>" and "package.module:function" name all others.
+
+    Example:
+        >>> nets.names()
+        ['acnn-base', 'acnn-small', 'lenet']
+    """
     return list(_NETS)
 
 
@@ -28,6 +33,11 @@ def create(name: str, **options: Any) -> nn.Module:
 
     All take ``channels`` (of the image), ``classes`` and ``image_size``, and options of their own: ``width`` for the paper's
     ACNNs, whatever timm.create_model takes for timm's. An option that the network does not have is a ValueError.
+
+    Example:
+        >>> model = nets.create("acnn-small", channels=3, image_size=32, width=0.05)
+        >>> model(torch.rand(2, 3, 32, 32)).shape
+        torch.Size([2, 10])
     """
     if name.startswith("timm/"):
         return _timm(name.removeprefix("timm/"), **options)

@@ -22,6 +22,10 @@ class LeNet(nn.Module):
 
     With ``last="relu"`` a ReLU follows the last layer too. A class whose logit is negative for all images then gets no
     gradient and stays at 0 (docs/reproduction.md: the paper's LeNet may have this ReLU).
+
+    Example:
+        >>> nets.LeNet(activation="tanh")(torch.rand(2, 1, 28, 28)).shape
+        torch.Size([2, 10])
     """
 
     def __init__(

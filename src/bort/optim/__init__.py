@@ -26,3 +26,15 @@ __all__ = [
 BortS = bortify(SGD)
 BortA = bortify(AdamW)
 BortL = bortify(Lamb)
+
+for _class in (BortS, BortA, BortL):
+    _class.__doc__ = f"""{_class.__doc__}
+
+    Example:
+        >>> model = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 3))
+        >>> optimizer = bort.{_class.__name__}(model, lr=0.1, constraint=0.5)
+        >>> model(torch.rand(4, 8)).square().mean().backward()
+        >>> optimizer.step()
+        >>> list(optimizer.residuals())
+        ['0.weight', '2.weight']
+    """

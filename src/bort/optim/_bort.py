@@ -32,7 +32,12 @@ from bort.optim.sharded import current_routing
 
 
 class Bort(Optimizer):
-    """The mixin in front of a torch optimizer. Made by :func:`bort.bortify`; see there for the arguments."""
+    """The mixin in front of a torch optimizer. Made by :func:`bort.bortify`; see there for the arguments.
+
+    Example:
+        >>> isinstance(bort.BortS(nn.Linear(8, 8), lr=0.1), optim.Bort)
+        True
+    """
 
     _base_step: ClassVar[Callable[..., Any]]
     _decoupled: ClassVar[bool]

@@ -60,6 +60,12 @@ def bortify(cls: type[Optimizer]) -> type[Any]:
 
     A group may also have ``blocks`` and ``transposed`` (see :func:`bort.penalty.matrices`); :func:`bort.param_groups`
     sets them from the modules. The same base always gives the same class, and a Bort class is returned as it is.
+
+    Example:
+        >>> BortAdam = bort.bortify(torch.optim.Adam)
+        >>> optimizer = BortAdam(nn.Linear(8, 8), lr=1e-3, constraint=0.5)
+        >>> isinstance(optimizer, torch.optim.Adam)
+        True
     """
     if not (isinstance(cls, type) and issubclass(cls, Optimizer)):
         raise TypeError(f"bortify takes a torch.optim.Optimizer class, not {cls!r}")

@@ -18,6 +18,12 @@ def adapt_state_dict(saved: dict[str, Any], to: dict[str, Any]) -> dict[str, Any
         set_optimizer_state_dict(model, optimizer, adapt_state_dict(saved, to=own), options=options)
 
     ``Optimizer.load_state_dict`` needs none of this.
+
+    Example:
+        >>> saved = torch.optim.AdamW(nn.Linear(8, 8).parameters()).state_dict()
+        >>> own = bort.BortA(nn.Linear(8, 8).parameters(), constraint=0.5).state_dict()
+        >>> optim.adapt_state_dict(saved, to=own)["param_groups"][0]["constraint"]
+        0.5
     """
     if "param_groups" not in to:  # flattened: "param_groups.<parameter>.<setting>"
         settings = {key: value for key, value in to.items() if key.startswith("param_groups.")}

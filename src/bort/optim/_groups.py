@@ -38,7 +38,12 @@ class Decision:
 
 
 class ParamGroups(list[dict[str, Any]]):
-    """Param groups for an optimizer: a plain list, with the decisions behind it. Print it to read them."""
+    """Param groups for an optimizer: a plain list, with the decisions behind it. Print it to read them.
+
+    Example:
+        >>> isinstance(bort.param_groups(nn.Linear(8, 8)), optim.ParamGroups)
+        True
+    """
 
     def __init__(self, groups: Iterable[dict[str, Any]], decisions: Sequence[Decision]) -> None:
         super().__init__(groups)
@@ -94,6 +99,15 @@ def param_groups(
 
     Returns:
         A list of named groups for any Bort optimizer. ``print(groups)`` shows each parameter's decision and its reason.
+
+    Example:
+        >>> print(bort.param_groups(nn.Sequential(nn.Linear(8, 8), nn.LayerNorm(8)), constraint=0.5))
+        parameter  shape  constrained  decayed  reason
+        ─────────  ─────  ───────────  ───────  ─────────────
+        0.weight   8×8    yes          yes      linear
+        0.bias     8      no           no       bias
+        1.weight   8      no           no       1-dimensional
+        1.bias     8      no           no       bias
     """
     if qkv not in ("whole", "split"):
         raise ValueError(f'qkv={qkv!r}: a fused projection is "whole" or "split"')

@@ -60,6 +60,14 @@ class Lamb(Optimizer):
         corrected_weight_decay: with ``decoupled_decay``, α²/α₀ in the place of α, with α₀ the rate at the beginning
             (arXiv:2506.02285).
         capturable: keep the count of steps on the device, for a step that is captured in a CUDA graph.
+
+    Example:
+        >>> weight = nn.Parameter(torch.tensor([3.0, 4.0]))
+        >>> optimizer = optim.Lamb([weight], lr=0.1, weight_decay=0.0, always_adapt=True)
+        >>> weight.sum().backward()
+        >>> optimizer.step()
+        >>> (torch.tensor([3.0, 4.0]) - weight.detach()).norm()  # lr times the norm of the weight, 5
+        tensor(0.5000)
     """
 
     def __init__(

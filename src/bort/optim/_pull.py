@@ -40,8 +40,8 @@ def constraint_for(
         momentum: of BortS, whose penalty passes through it; 0 for BortA, BortL and all decoupled ones.
 
     Example:
-        >>> round(constraint_for(5, lr=5e-4, steps=60 * 195, schedule="cosine", warmup=3 * 195), 2)
-        1.67
+        >>> round(bort.constraint_for(5, lr=5e-4, steps=60 * 195, schedule="cosine", warmup=3 * 195), 2)
+        1.71
     """
     for name, value in (("pull", pull), ("lr", lr)):
         if not 0 <= value < math.inf:
@@ -55,7 +55,12 @@ def constraint_for(
 
 
 def scheduled_rate(step: int, *, lr: float, steps: int, schedule: Schedule = "constant", warmup: int = 0) -> float:
-    """The learning rate of a step, counted from 0: a linear warm-up, then the schedule. See `constraint_for`."""
+    """The learning rate of a step, counted from 0: a linear warm-up, then the schedule. See `constraint_for`.
+
+    Example:
+        >>> [optim.scheduled_rate(step, lr=0.1, steps=4, schedule="cosine", warmup=2) for step in range(4)]
+        [0.05, 0.1, 0.1, 0.05]
+    """
     if step < warmup:
         return lr * (step + 1) / warmup
     if schedule == "constant":

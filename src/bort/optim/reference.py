@@ -26,7 +26,16 @@ __all__ = ["Reference", "direction", "root_of_scale"]
 
 class Reference:
     """A plain optimizer with the penalty around its step. The settings are those of :func:`bort.bortify`; a param group of
-    ``base`` that has some of its own keeps them."""
+    ``base`` that has some of its own keeps them.
+
+    Example:
+        >>> weight = nn.Parameter(torch.tensor([[1.0, 0.0], [0.0, 2.0]]))
+        >>> optimizer = optim.reference.Reference(torch.optim.SGD([weight], lr=0.1), constraint=0.5)
+        >>> weight.grad = torch.zeros(2, 2)
+        >>> optimizer.step()
+        >>> weight.diagonal()  # σ ← σ − αλ(σ² − 1)σ
+        tensor([1.0000, 1.7000], grad_fn=...)
+    """
 
     def __init__(
         self,
@@ -74,7 +83,13 @@ class Reference:
 
 
 def direction(weight: Tensor, scale: penalty.Scale, mode: penalty.Mode, blocks: int, transposed: bool) -> Tensor:
-    """WWᵀW − sW of equ:bort, for each block of rows by itself; in the other modes, what takes its place."""
+    """WWᵀW − sW of equ:bort, for each block of rows by itself; in the other modes, what takes its place.
+
+    Example:
+        >>> optim.reference.direction(torch.tensor([[1.0, 0.0], [0.0, 2.0]]), 1.0, "full", blocks=1, transposed=False)
+        tensor([[0., 0.],
+                [0., 6.]])
+    """
     signs = torch.sign if mode.startswith("l1") else lambda defect: defect
     moves = []
     for block in weight.chunk(blocks):
@@ -95,7 +110,13 @@ def direction(weight: Tensor, scale: penalty.Scale, mode: penalty.Mode, blocks: 
 
 def root_of_scale(weight: Tensor, mode: penalty.Mode, blocks: int, transposed: bool) -> Tensor:
     """√s of each block, in the weight's shape, with s the mean of its σ²; in the other modes, of its squared row or column
-    norms. 1 for a block that is zero."""
+    norms. 1 for a block that is zero.
+
+    Example:
+        >>> optim.reference.root_of_scale(torch.tensor([[3.0, 0.0], [0.0, 3.0]]), "full", blocks=1, transposed=False)
+        tensor([[3., 3.],
+                [3., 3.]])
+    """
     roots = []
     for block in weight.chunk(blocks):
         w = block.flatten(1).T if transposed else block.flatten(1)

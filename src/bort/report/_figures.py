@@ -113,6 +113,7 @@ FIGURES: dict[str, FigureKind] = {
         "Training and test loss, test accuracy and residual by epoch, a line a run",
     ),
 }
+"""The figures by name, in the report's order: what draws each, its title, its place in the paper and what it shows."""
 
 
 def draw(
@@ -125,6 +126,10 @@ def draw(
     """The figure called ``name``; :class:`~bort.subject.Missing` if it makes no sense for these subjects.
 
     Several figures of the same subjects: hand in :class:`Measured` objects, and what they share is computed once.
+
+    Example:
+        >>> drawn = report.draw("sigma", subject.of_models(nets.create("lenet")))
+        >>> drawn.figure.savefig("sigma.png")
     """
     key = resolve(name)
     kind, prepared = FIGURES[key], measured(subjects, sizes)
@@ -134,7 +139,12 @@ def draw(
 
 def resolve(name: str) -> str:
     """A figure's own name for its name in the paper: its label, with or without "fig:", or its number, such as "figure 4". A
-    ValueError names those near it."""
+    ValueError names those near it.
+
+    Example:
+        >>> report.resolve("fig:3_3_adversary")
+        'adversaries'
+    """
     papers = {alias: key for key, kind in FIGURES.items() for alias in (kind.label, PLACES[kind.label], kind.paper)}
     key = papers.get(name) or papers.get(f"fig:{name}") or name
     if key not in FIGURES:

@@ -37,6 +37,14 @@ class Drawn:
 
 @dataclass(frozen=True)
 class Illustration:
+    """A figure of a report with its words, as :func:`bort.report.draw` returns it. A notebook shows it.
+
+    Example:
+        >>> drawn = report.draw("sigma", subject.of_models(nets.create("lenet"), torch.rand(4, 1, 28, 28)))
+        >>> drawn.title, drawn.paper
+        ('Singular values', 'Paper, section 3.2')
+    """
+
     name: str
     """Of its files, and its anchor on the page."""
     title: str

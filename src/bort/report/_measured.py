@@ -40,7 +40,14 @@ Pairs = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 class Measured:
-    """Everything that a report says of one subject, each thing computed once."""
+    """Everything that a report says of one subject, each thing computed once.
+
+    Example:
+        >>> (lenet,) = subject.of_models(nets.create("lenet"), torch.rand(4, 1, 28, 28))
+        >>> own = report.Measured(lenet)
+        >>> own.layer, own.channels
+        ('conv2', 16)
+    """
 
     def __init__(self, subject: Subject, sizes: SampleSizes | None = None, beside: Measured | None = None) -> None:
         """``beside``: another subject that sees the same images; they then come in the same order."""
@@ -215,7 +222,14 @@ class Measured:
 
 
 def measured(subjects: Sequence[Subject | Measured], sizes: SampleSizes | None = None) -> list[Measured]:
-    """Subjects to be measured; those that are Measured already keep what has been computed, and their own sizes."""
+    """Subjects to be measured; those that are Measured already keep what has been computed, and their own sizes.
+
+    Example:
+        >>> networks = subject.of_models({"a": nets.create("lenet"), "b": nets.create("lenet")}, torch.rand(4, 1, 28, 28))
+        >>> prepared = report.measured(networks)  # once, for several figures
+        >>> [report.draw(name, prepared).name for name in ("sigma", "gram")]
+        ['sigma', 'gram']
+    """
     prepared: list[Measured] = []
     for subject in subjects:
         beside = prepared[0] if prepared else None

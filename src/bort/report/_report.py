@@ -31,6 +31,15 @@ _FRAME_LIMIT = 4_000_000
 
 @dataclass(frozen=True)
 class Report:
+    """A page about networks and its figures, as `make` returns it. A notebook shows it.
+
+    Example:
+        >>> made = report.Report("<!doctype html>", illustrations=[], missing={"training": "no network has a history"})
+        >>> from pathlib import Path
+        >>> [file.name for file in made.write(Path("report.html"))]
+        ['report.html']
+    """
+
     page: str
     illustrations: list[Illustration]
     missing: dict[str, str]
@@ -89,6 +98,11 @@ def make(
         sizes: how many images, features and masks are looked at.
         say: called with (what, done, total) as the work goes on.
         explorer: the address of an explorer of the same subjects, such as http://localhost:8765, that figures link to.
+
+    Example:
+        >>> made = report.make(subject.of_models(nets.create("lenet")))  # without images
+        >>> [illustration.name for illustration in made.illustrations]
+        ['gram', 'sigma']
     """
     if not subjects:
         raise ValueError("a report needs a subject: name the folder of a run")
@@ -132,6 +146,12 @@ def write(
         models, images, labels, size, mean, std, classes: see :func:`bort.subject.of_models`.
         out: the page.
         sizes, say, explorer: see `make`.
+
+    Example:
+        >>> written = report.write(nets.create("lenet"), out="report.html")  # without images: its weights alone
+        >>> from pathlib import Path
+        >>> Path("report-figures", "sigma.svg").exists()
+        True
     """
     file = Path(out)
     if file.is_dir():

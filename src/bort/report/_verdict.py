@@ -12,7 +12,12 @@ Outcome = Literal["held", "did not hold", "not decided"]
 
 @dataclass(frozen=True)
 class Estimate:
-    """A number of one subject."""
+    """A number of one subject.
+
+    Example:
+        >>> report.Estimate(0.31, None, count=3, shown="0.31", details=("3 layers",)).value
+        0.31
+    """
 
     value: float
     interval: Interval | None
@@ -27,7 +32,12 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A subject beside the baseline."""
+    """A subject beside the baseline.
+
+    Example:
+        >>> report.Comparison("bort", "sgd", -0.2, None, count=3, outcome="held", details=()).outcome
+        'held'
+    """
 
     name: str
     baseline: str
@@ -43,7 +53,13 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Verdict:
-    """A claim of the paper, and what these subjects say of it."""
+    """A claim of the paper, and what these subjects say of it.
+
+    Example:
+        >>> made = report.make(subject.of_models({"a": nets.create("lenet"), "b": nets.create("lenet")}))
+        >>> all(isinstance(verdict, report.Verdict) for verdict in made.verdicts)
+        True
+    """
 
     claim: str
     measure: str

@@ -35,3 +35,7 @@ def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'bort.reproduce' has no attribute {name!r}")
     return getattr(importlib.import_module(f"bort.reproduce.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOME])

@@ -23,7 +23,13 @@ constraint.
 
 
 def pages(folder: Path) -> dict[str, str]:
-    """RESULTS.md, with a summary of each table that has results in the folder, and the page of each; by their names."""
+    """RESULTS.md, with a summary of each table that has results in the folder, and the page of each; by their names.
+
+    Example:
+        >>> from pathlib import Path
+        >>> list(reproduce.pages(Path("results")))  # there are no results yet
+        ['RESULTS.md']
+    """
     by_table = {name: Result.read(folder / name) for name in TABLES}
     parts, texts = [_HEAD], {}
     for name, own in by_table.items():
@@ -38,7 +44,13 @@ def pages(folder: Path) -> dict[str, str]:
 
 
 def charts(folder: Path) -> list[Path]:
-    """Draw the charts that the pages show as PNG files beside the results, and return the files."""
+    """Draw the charts that the pages show as PNG files beside the results, and return the files.
+
+    Example:
+        >>> from pathlib import Path
+        >>> reproduce.charts(Path("results"))  # there are no results yet
+        []
+    """
     files = []
     for name in TABLES:
         drawings = get(name).charts

@@ -25,7 +25,12 @@ TABLES: Final[dict[str, str]] = {
 
 
 def get(name: str) -> Table:
-    """The table called ``name``; its module is imported now."""
+    """The table called ``name``; its module is imported now.
+
+    Example:
+        >>> reproduce.get("table1").seeds
+        (0, 1, 2)
+    """
     if name not in TABLES:
         raise ValueError(f"no table is called {name!r}; there are {', '.join(TABLES)}")
     table: Table = importlib.import_module(f"bort.reproduce.{name}").TABLE

@@ -13,7 +13,16 @@ from bort.train import Recipe
 
 @dataclass(frozen=True)
 class Result:
-    """A row of a table with one seed."""
+    """A row of a table with one seed.
+
+    Example:
+        >>> from pathlib import Path
+        >>> recipe = train.recipes.get("mnist5k-lenet-sgd")
+        >>> result = reproduce.Result("table1", recipe, {"accuracy": 0.97}, "table1/mnist5k-lenet-sgd-seed0.json")
+        >>> _ = result.write(Path("results"))
+        >>> [each.metrics["accuracy"] for each in reproduce.Result.read(Path("results/table1"))]
+        [0.97]
+    """
 
     table: str
     recipe: Recipe

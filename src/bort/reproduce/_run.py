@@ -47,6 +47,15 @@ def reproduce(
         only: run only what has this in the name of its file.
         fit: the function that trains.
         say: called with lines on the progress.
+
+    Example:
+        >>> from pathlib import Path
+        >>> def diverging(recipe, out, runtime):  # in the place of a training of minutes
+        ...     raise train.NotFinite("the loss is NaN at step 3")
+        >>> how = {"quick": True, "only": "lenet-sgd", "fit": diverging, "say": lambda line: None}
+        >>> (file,) = reproduce.reproduce("table1", Path("results"), Path("runs"), train.Runtime(), **how)
+        >>> file.name, reproduce.Result.read(file.parent)[0].failed
+        ('mnist5k-lenet-sgd-seed0.json', 'the loss is NaN at step 3')
     """
     experiments = [e for e in get(table).seeded(quick, seeds or None) if only in e.stem]
     if not experiments:

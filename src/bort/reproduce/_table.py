@@ -18,7 +18,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Trained:
-    """The finished training (or pair of trainings) of an experiment, for what is to be measured."""
+    """The finished training (or pair of trainings) of an experiment, for what is to be measured.
+
+    Example:
+        >>> from pathlib import Path
+        >>> class Run:  # as train.fit returns one
+        ...     model = nets.create("lenet")
+        >>> reproduce.Trained(Run, None, "cpu", None, Path("pictures")).model is Run.model
+        True
+    """
 
     run: Run
     baseline: Run | None
@@ -44,7 +52,13 @@ Measure = Callable[[Trained], dict[str, Any]]
 
 @dataclass(frozen=True)
 class Experiment:
-    """A training and what is measured of it: one result file for each seed."""
+    """A training and what is measured of it: one result file for each seed.
+
+    Example:
+        >>> first, *_ = reproduce.get("table1").experiments(True)
+        >>> first.with_seed(3).stem
+        'mnist5k-lenet-sgd-seed3'
+    """
 
     recipe: Recipe
     measure: Measure
@@ -69,7 +83,12 @@ class Experiment:
 
 @dataclass(frozen=True)
 class Table:
-    """A table or figure of the paper: its trainings, what is measured of them, and what is written of that."""
+    """A table or figure of the paper: its trainings, what is measured of them, and what is written of that.
+
+    Example:
+        >>> [experiment.stem for experiment in reproduce.get("table1").seeded(quick=True, seeds=(5,))][:2]
+        ['mnist5k-lenet-sgd-seed5', 'mnist5k-lenet-bort-s-seed5']
+    """
 
     title: str
     experiments: Callable[[bool], list[Experiment]]

@@ -16,6 +16,15 @@ class ImageSet(ABC):
 
     An ImageSet is an :data:`Examples`: called with a number it returns so many images, spread evenly over the set. To offer
     the images of one's own to reports and the explorer, write the two abstract methods.
+
+    Example:
+        >>> class Squares(subject.ImageSet):
+        ...     labels = torch.tensor([0, 1, 0, 1])
+        ...     def read(self, place):
+        ...         return torch.full((1, 1, 8, 8), place / 4), int(self.labels[place])
+        >>> images, labels = Squares()(2)
+        >>> images.shape
+        torch.Size([2, 1, 8, 8])
     """
 
     skip_unreadable: bool = False

@@ -58,6 +58,11 @@ def of_models(
             from the smallest to the largest.
         classes: their names.
         multi_label: whether an image may have several classes: probabilities are then sigmoids of the single logits.
+
+    Example:
+        >>> a, b, x = nets.create("lenet"), nets.create("lenet"), torch.rand(8, 1, 28, 28)
+        >>> [each.name for each in subject.of_models({"baseline": a, "bort": b}, images=x)]
+        ['baseline', 'bort']
     """
     named = models if isinstance(models, Mapping) else {"model": models}
     if not named:

@@ -26,7 +26,14 @@ _HUGGING_FACE = "hf:"
 
 @dataclass(frozen=True)
 class Details:
-    """What a network may not say of itself. A run knows all of it but other images to look at."""
+    """What a network may not say of itself. A run knows all of it but other images to look at.
+
+    Example:
+        >>> details = subject.Details(size=(64, 96), mean=(0.5, 0.5, 0.5), std=(0.25, 0.25, 0.25))
+        >>> view = subject.resolve("timm/resnet18", details).view
+        >>> view.height, view.width
+        (64, 96)
+    """
 
     weights: Path | None = None
     """Its weights: safetensors, a state dict that torch saved, or a checkpoint of Lightning or timm."""
@@ -62,6 +69,10 @@ def resolve(
 
     Networks without a run have the weights that they start from, unless ``details`` name others. How they see an image is
     what timm, torchvision or the checkpoint's image processor say, as far as ``details`` do not say it.
+
+    Example:
+        >>> subject.resolve("timm/resnet18").view.size
+        224
     """
     given, details = os.fspath(text), details or Details()
     path = Path(given)
@@ -103,7 +114,12 @@ def resolve_all(
     data_root: Path | None = None,
 ) -> list[Subject]:
     """Several subjects to be looked at beside each other, under short names that differ. Subjects that see different images
-    are refused; networks may differ."""
+    are refused; networks may differ.
+
+    Example:
+        >>> [each.name for each in subject.resolve_all(["lenet", "acnn-small"])]
+        ['lenet', 'acnn-small']
+    """
     if not texts:
         raise ValueError("name the folder of a run, or a network")
     each = [details] * len(texts) if details is None or isinstance(details, Details) else list(details)
@@ -192,7 +208,7 @@ def _hugging_face(folder: Path, details: Details) -> tuple[nn.Module, View | Non
         from transformers import AutoImageProcessor, AutoModelForImageClassification
     except ImportError:
         raise ValueError(
-            "hf: networks come from transformers, which is not installed: pip install transformers"
+            'hf: networks come from transformers, which is not installed: pip install "transformers>=5.4"'
         ) from None
     try:
         model = AutoModelForImageClassification.from_pretrained(folder, local_files_only=True)

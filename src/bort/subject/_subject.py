@@ -27,12 +27,25 @@ one."""
 
 
 class Missing(Exception):
-    """A subject does not have something, such as test images. The message says what; a report leaves out what needs it."""
+    """A subject does not have something, such as test images. The message says what; a report leaves out what needs it.
+
+    Example:
+        >>> subject.Subject("mine", nets.create("lenet")).test_images(3)
+        Traceback (most recent call last):
+        bort.subject._subject.Missing: ...
+    """
 
 
 @dataclass(frozen=True)
 class Subject:
-    """A network to look at. Only its name and the model are needed."""
+    """A network to look at. Only its name and the model are needed.
+
+    Example:
+        >>> model, x = nets.create("lenet"), torch.rand(8, 1, 28, 28)
+        >>> mine = subject.Subject("mine", model, examples=lambda n: (x[:n], torch.zeros(len(x[:n]), dtype=torch.int64)))
+        >>> mine.test_images(3)[0].shape
+        torch.Size([3, 1, 28, 28])
+    """
 
     name: str
     """What it is called in tables, legends and addresses."""

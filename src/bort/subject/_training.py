@@ -14,7 +14,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Training:
-    """Of how a network was trained, what decides where its singular values go."""
+    """Of how a network was trained, what decides where its singular values go.
+
+    Example:
+        >>> subject.Training(constraint=0.1, weight_decay=0.019).sigma
+        0.9
+    """
 
     constraint: float
     """λ; 0 without the constraint."""

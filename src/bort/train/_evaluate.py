@@ -44,6 +44,11 @@ def recognised(logits: Tensor, labels: Tensor, k: int = 1) -> Tensor:
     logits are equal: the probability that it is among the k if ties are broken at random. Their mean is the accuracy.
 
     ``topk`` and ``argmax`` break ties in an order of their own: a network with all logits 0 would "recognise" class 0.
+
+    Example:
+        >>> logits = torch.tensor([[2.0, 1.0, 1.0], [5.0, 5.0, 0.0]])
+        >>> train.recognised(logits, torch.tensor([0, 1]))  # the second is one of two that are equal
+        tensor([1.0000, 0.5000], dtype=torch.float64)
     """
     own = logits.gather(1, labels[:, None])
     larger, equal = (logits > own).sum(1), (logits == own).sum(1)

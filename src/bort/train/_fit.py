@@ -45,6 +45,14 @@ def fit(
     Returns:
         The finished run. A SIGINT or SIGTERM writes a checkpoint and raises :class:`Interrupted`; NaN or Inf in loss,
         gradient or penalty raises :class:`NotFinite` before the update.
+
+    Example:
+        >>> from dataclasses import replace
+        >>> recipe = replace(train.recipes.get("mnist5k-lenet-bort-s"), epochs=1, batch=1000)
+        >>> run = train.fit(recipe, "runs/first", train.Runtime(device="cpu"))
+        mnist5k-lenet-bort-s  epoch 1/1  loss ...
+        >>> run.is_complete, run.accuracy > 0.1
+        (True, True)
     """
     chosen = recipes.get(recipe) if isinstance(recipe, str) else recipe
     how, path = runtime or Runtime(), Path(out)

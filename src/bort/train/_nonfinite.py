@@ -16,7 +16,18 @@ _CHECK_STEPS = 256  # with a fused optimizer on a GPU: how often the host waits 
 
 
 class NotFinite(ArithmeticError):
-    """NaN or Inf in the loss, a gradient or the penalty. The update was not made."""
+    """NaN or Inf in the loss, a gradient or the penalty. The update was not made.
+
+    Example:
+        >>> from dataclasses import replace
+        >>> recipe = train.recipes.get("mnist5k-lenet-sgd")
+        >>> recipe = replace(recipe, optim=replace(recipe.optim, lr=1e30))
+        >>> try:
+        ...     train.fit(recipe, "runs/diverges", train.Runtime(device="cpu"))
+        ... except train.NotFinite as error:
+        ...     print(error)
+        the weight conv1.weight is not finite after step 2 (epoch 1). Look at optim.lr, and ...
+    """
 
 
 class FiniteCheck:

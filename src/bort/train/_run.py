@@ -18,7 +18,16 @@ from bort.train._schema import Recipe
 
 @dataclass(frozen=True)
 class Run:
-    """A training on disk, finished or not."""
+    """A training on disk, finished or not.
+
+    Example:
+        >>> from dataclasses import replace
+        >>> recipe = replace(train.recipes.get("mnist5k-lenet-bort-s"), epochs=1, batch=1000)
+        >>> run = train.fit(recipe, "runs/first", train.Runtime(device="cpu"))
+        mnist5k-lenet-bort-s  epoch 1/1  loss ...
+        >>> run.model(run.examples(3)[0]).shape, run.history[-1]["epoch"]
+        (torch.Size([3, 10]), 1)
+    """
 
     path: Path
     recipe: Recipe
@@ -60,7 +69,16 @@ class Run:
 
 def load(out: str | os.PathLike[str]) -> Run:
     """The run in a folder, with the network of its newest undamaged checkpoint; or of the checkpoint that is named,
-    ``RUN/checkpoints/step-…``, with the history until then."""
+    ``RUN/checkpoints/step-…``, with the history until then.
+
+    Example:
+        >>> from dataclasses import replace
+        >>> recipe = replace(train.recipes.get("mnist5k-lenet-bort-s"), epochs=1, batch=1000)
+        >>> run = train.fit(recipe, "runs/first", train.Runtime(device="cpu"))
+        mnist5k-lenet-bort-s  epoch 1/1  loss ...
+        >>> train.load("runs/first").accuracy == run.accuracy
+        True
+    """
     path = Path(out)
     is_checkpoint = path.resolve().parent.name == CHECKPOINTS
     folder = RunFolder(path.resolve().parents[1] if is_checkpoint else path)

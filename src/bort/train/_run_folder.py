@@ -61,7 +61,16 @@ class RunFolder:
 
 
 def read_recipe(path: str | os.PathLike[str]) -> Recipe:
-    """The recipe in the folder of a run, or in a JSON file."""
+    """The recipe in the folder of a run, or in a JSON file.
+
+    Example:
+        >>> import json
+        >>> from pathlib import Path
+        >>> recipe = train.recipes.get("mnist5k-lenet-sgd")
+        >>> _ = Path("recipe.json").write_text(json.dumps(recipe.to_dict()))
+        >>> train.read_recipe(Path("recipe.json")) == recipe
+        True
+    """
     place = Path(path)
     file = place / _RECIPE if place.is_dir() else place
     if not file.exists():

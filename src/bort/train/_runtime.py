@@ -9,6 +9,13 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class Runtime:
+    """What changes the time that a training takes, and not its result.
+
+    Example:
+        >>> train.Runtime(device="cpu", save_seconds=60).keep
+        2
+    """
+
     device: str = "auto"
     """"cpu", "cuda", …; "auto": a GPU if there is one."""
     data_root: Path | None = None

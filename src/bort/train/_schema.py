@@ -14,6 +14,13 @@ from bort.train._check import check_fields, check_options, require
 
 @dataclass(frozen=True)
 class Net:
+    """Which network.
+
+    Example:
+        >>> train.recipes.Net("acnn-small", {"width": 0.125})
+        Net(name='acnn-small', options={'width': 0.125})
+    """
+
     name: str
     """For bort.nets.create: lenet, acnn-small, acnn-base, timm/<name> or package.module:function."""
     options: dict[str, int | float | str | bool] = field(default_factory=dict, hash=False)
@@ -39,6 +46,16 @@ class Net:
 
 @dataclass(frozen=True)
 class Data:
+    """Which images.
+
+    Example:
+        >>> train.recipes.Data("mnist5k", image_size=28, channels=1, held_out=10).held_out
+        10
+        >>> train.recipes.Data("mnist5k", image_size=28, held_out=1)
+        Traceback (most recent call last):
+        ValueError: data.held_out=1: 0, or 2 and more (10 holds a tenth of the training images out)
+    """
+
     name: str
     """For bort.data.load: mnist5k, mnist, cifar10, folder:<path> or package.module:function."""
     image_size: int
@@ -66,6 +83,13 @@ class Data:
 
 @dataclass(frozen=True)
 class Augment:
+    """How training images are varied; not at all by default.
+
+    Example:
+        >>> train.recipes.Augment("rand-m9-mstd0.5", mixup=0.8, cutmix=1.0, crop_and_flip=True).mixup
+        0.8
+    """
+
     randaugment: str = ""
     """timm's notation, such as "rand-m9-mstd0.5"; empty: none."""
     mixup: float = 0.0
@@ -91,6 +115,13 @@ class Augment:
 
 @dataclass(frozen=True)
 class Optim:
+    """The optimizer, its rate and the constraint.
+
+    Example:
+        >>> train.recipes.Optim("bort-s", lr=0.01, momentum=0.9, constraint=0.1).constraint
+        0.1
+    """
+
     name: Literal["sgd", "bort-s", "adamw", "bort-a", "lamb", "bort-l"]
     lr: float
     """The learning rate, the largest one if there is a schedule."""
@@ -139,7 +170,12 @@ class Optim:
 
 @dataclass(frozen=True)
 class Paper:
-    """What the paper reports for this row, in per cent."""
+    """What the paper reports for this row, in per cent.
+
+    Example:
+        >>> train.recipes.get("cifar10-acnn-small-bort-s").paper
+        Paper(table='1', top1=72.75, top5=None)
+    """
 
     table: str
     top1: float
@@ -151,6 +187,14 @@ class Paper:
 
 @dataclass(frozen=True)
 class Recipe:
+    """A training: every setting that decides its result.
+
+    Example:
+        >>> recipe = train.recipes.get("mnist5k-lenet-sgd")
+        >>> train.Recipe.from_dict(recipe.to_dict()) == recipe
+        True
+    """
+
     name: str
     net: Net
     data: Data

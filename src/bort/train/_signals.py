@@ -11,7 +11,15 @@ from types import FrameType
 
 
 class Interrupted(Exception):
-    """A signal stopped the training after it had written a checkpoint, or before its first step. Start it again to go on."""
+    """A signal stopped the training after it had written a checkpoint, or before its first step. Start it again to go on.
+
+    Example:
+        >>> import signal
+        >>> print(train.Interrupted(signal.SIGINT, 12, "runs/first"))
+        stopped by SIGINT at step 12, with a checkpoint in runs/first. The same command goes on from there.
+        >>> train.Interrupted.EXIT_CODE  # of `bort train`
+        75
+    """
 
     EXIT_CODE = 75
     """EX_TEMPFAIL of sysexits.h: not done, not failed, worth another try."""

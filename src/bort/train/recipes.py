@@ -156,12 +156,23 @@ _RECIPES = {
 
 
 def names() -> list[str]:
-    """All recipes: those of the paper's tables in their order, then the small ones."""
+    """All recipes: those of the paper's tables in their order, then the small ones.
+
+    Example:
+        >>> [name for name in train.recipes.names() if name.startswith("mnist5k-lenet")]
+        ['mnist5k-lenet-sgd', 'mnist5k-lenet-bort-s']
+    """
     return list(_RECIPES)
 
 
 def get(name: str) -> Recipe:
-    """The recipe called ``name``."""
+    """The recipe called ``name``.
+
+    Example:
+        >>> recipe = train.recipes.get("mnist5k-lenet-bort-s")
+        >>> recipe.optim.name, recipe.optim.constraint, recipe.epochs
+        ('bort-s', 0.1, 10)
+    """
     if name not in _RECIPES:
         near = difflib.get_close_matches(name, _RECIPES, n=3)
         hint = f"near it: {', '.join(near)}" if near else f"there are {', '.join(_RECIPES)}"
