@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from bort import train
+from tests.forked import Ranks
 from tests.train.small import LENET, fit, result
 
 ROOT = Path(__file__).parents[2]
@@ -36,15 +37,15 @@ except Interrupted as stop:
 """
 
 
-def start(script, ranks, out, parallel, wait="no"):
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
+def torchrun(script, count, out, parallel):
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(count)]
     environment = os.environ | {
         "OMP_NUM_THREADS": "1",
         "CUDA_VISIBLE_DEVICES": "",
         "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}",
     }
     return subprocess.Popen(
-        [*command, str(script), str(out), parallel, wait],
+        [*command, str(script), str(out), parallel, "wait"],
         env=environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -78,10 +79,9 @@ def alone(tmp_path_factory):
 @pytest.mark.parametrize("parallel", ["ddp", "fsdp2"])
 def test_as_on_one_process(script, alone, tmp_path, parallel):
     """150 images in batches of 32: the last one has 22, and 3 processes share it unevenly."""
-    with start(script, 3, tmp_path / "run", parallel) as run:
-        output = output_of(run)
-    assert run.returncode == 0, output[-2000:]
-    assert output.count("epoch 3/3") == 1, "one process speaks"
+    ranks = Ranks(3, script, tmp_path / "run", parallel, "no", folder=tmp_path)
+    assert ranks.wait() == [0, 0, 0], ranks.errors[-2000:]
+    assert ranks.output.count("epoch 3/3") == 1, "one process speaks"
     (weights, history), (expected, expected_history) = result(train.load(tmp_path / "run")), result(alone)
     for name, value in expected.items():
         torch.testing.assert_close(weights[name], value, rtol=1e-4, atol=1e-5)
@@ -91,28 +91,44 @@ def test_as_on_one_process(script, alone, tmp_path, parallel):
         assert record["residual"] == pytest.approx(wanted["residual"], rel=1e-4)
 
 
-@pytest.mark.parametrize("parallel", ["ddp", "fsdp2"])
-def test_a_signal_stops_all_and_all_go_on(script, alone, tmp_path, parallel):
+def wait_for_all(folder):
+    """Until both ranks are in a step."""
+    for _ in range(600):
+        if all((folder / f"run-{rank}").exists() for rank in range(2)):
+            return
+        time.sleep(0.1)
+    raise TimeoutError("they do not train")
+
+
+def test_a_signal_stops_all_and_all_go_on(script, alone, tmp_path):
     """torchrun passes SIGTERM on; the processes agree on the step, and the next start is exact."""
-    out = tmp_path / "run"
-    with start(script, 2, out, parallel, "wait") as run:
-        for _ in range(600):
-            if all((tmp_path / f"run-{rank}").exists() for rank in range(2)):
-                break
-            time.sleep(0.1)
+    with torchrun(script, 2, tmp_path / "run", "ddp") as run:
+        wait_for_all(tmp_path)
         run.send_signal(signal.SIGTERM)
         time.sleep(0.5)
         (tmp_path / "run-go").touch()
         output = output_of(run)
     assert run.returncode != 0
     assert "with a checkpoint in" in output
-    steps = [path.name for path in (out / "checkpoints").iterdir()]
-    assert len(steps) == 1
-    with start(script, 2, out, parallel) as run:
-        output = output_of(run)
-    assert run.returncode == 0, output[-2000:]
-    assert f"going on after step {int(steps[0][5:])} of 15" in output
-    (weights, history), (expected, expected_history) = result(train.load(out)), result(alone)
+    assert_all_go_on(script, alone, tmp_path, "ddp")
+
+
+def test_a_signal_to_one_rank_stops_all_and_all_go_on(script, alone, tmp_path):
+    ranks = Ranks(2, script, tmp_path / "run", "fsdp2", "wait", folder=tmp_path)
+    wait_for_all(tmp_path)
+    ranks.programs[1].send_signal(signal.SIGTERM)
+    (tmp_path / "run-go").touch()
+    assert ranks.wait() == [train.Interrupted.EXIT_CODE] * 2, ranks.errors[-2000:]
+    assert "with a checkpoint in" in ranks.output
+    assert_all_go_on(script, alone, tmp_path, "fsdp2")
+
+
+def assert_all_go_on(script, alone, folder, parallel):
+    (checkpoint,) = (folder / "run" / "checkpoints").iterdir()
+    ranks = Ranks(2, script, folder / "run", parallel, "no", folder=folder)
+    assert ranks.wait() == [0, 0], ranks.errors[-2000:]
+    assert f"going on after step {int(checkpoint.name[5:])} of 15" in ranks.output
+    (weights, history), (expected, expected_history) = result(train.load(folder / "run")), result(alone)
     for name, value in expected.items():
         torch.testing.assert_close(weights[name], value, rtol=1e-4, atol=1e-5)
     assert [r["loss"] for r in history] == pytest.approx([r["loss"] for r in expected_history], rel=1e-5)
@@ -120,7 +136,6 @@ def test_a_signal_stops_all_and_all_go_on(script, alone, tmp_path, parallel):
 
 def test_another_number_of_processes_is_refused(script, tmp_path):
     fit(tmp_path / "run", LENET)
-    with start(script, 2, tmp_path / "run", "ddp") as run:
-        output = output_of(run)
-    assert run.returncode != 0
-    assert "was started differently: processes: 1 → 2" in output
+    ranks = Ranks(2, script, tmp_path / "run", "ddp", "no", folder=tmp_path)
+    assert 0 not in ranks.wait()
+    assert "was started differently: processes: 1 → 2" in ranks.errors

@@ -1,53 +1,56 @@
 """The examples run as they stand, and end where they say."""
 
 import os
+import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
+from tests.forked import Program, Ranks
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
-def test_plain_pytorch():
-    command = [sys.executable, EXAMPLES / "plain_pytorch.py"]
-    result = subprocess.run(command, capture_output=True, text=True, check=True)
-    last = next(line for line in reversed(result.stdout.splitlines()) if line.startswith("epoch"))
+def test_plain_pytorch(tmp_path):
+    program = Program(EXAMPLES / "plain_pytorch.py", folder=tmp_path)
+    assert program.wait() == 0, program.errors.read_text()
+    last = next(line for line in reversed(program.output.read_text().splitlines()) if line.startswith("epoch"))
     assert float(last.split("0.weight ")[1].split(",")[0]) < 0.1
 
 
-def torchrun(ranks, *command, seconds=120):
-    return subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "torch.distributed.run",
-            "--standalone",
-            "--nproc-per-node",
-            str(ranks),
-            *map(str, command),
-        ],
-        capture_output=True,
-        text=True,
-        timeout=seconds,
-        env=os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""},
-    )
+def assert_trained(output):
+    lines = [line for line in output.splitlines() if line.startswith("epoch")]
+    assert len(lines) == 5, "one rank speaks"
+    assert float(lines[-1].split("0.weight ")[1].split(",")[0]) < 0.3
 
 
 @pytest.mark.slow
 @pytest.mark.xdist_group("ranks")
-@pytest.mark.parametrize("ranks", [2, 4])
-@pytest.mark.parametrize("example", ["ddp", "fsdp2"])
-def test_on_several_ranks(tmp_path, example, ranks):
-    folder = [tmp_path / "checkpoint"] if example == "fsdp2" else []
-    result = torchrun(ranks, EXAMPLES / f"{example}.py", *folder)
+def test_by_torchrun():
+    """As the example says."""
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    result = subprocess.run(
+        [*torchrun, EXAMPLES / "ddp.py"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env=os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""},
+    )
     assert result.returncode == 0, result.stderr[-2000:]
-    lines = [line for line in result.stdout.splitlines() if line.startswith("epoch")]
-    assert len(lines) == 5, "one rank speaks"
-    assert float(lines[-1].split("0.weight ")[1].split(",")[0]) < 0.3
-    assert all((path / ".metadata").exists() for path in folder)
+    assert_trained(result.stdout)
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("ranks")
+@pytest.mark.parametrize(("example", "count"), [("ddp", 4), ("fsdp2", 2), ("fsdp2", 4)])
+def test_on_several_ranks(tmp_path, example, count):
+    checkpoint = [tmp_path / "checkpoint"] if example == "fsdp2" else []
+    ranks = Ranks(count, EXAMPLES / f"{example}.py", *checkpoint, folder=tmp_path)
+    assert ranks.wait() == [0] * count, ranks.errors[-2000:]
+    assert_trained(ranks.output)
+    assert all((path / ".metadata").exists() for path in checkpoint)
 
 
 BROKEN = """
@@ -77,10 +80,11 @@ for step in range(100):
 @pytest.mark.parametrize("how", ["dies", "raises"])
 @pytest.mark.parametrize("layout", ["ddp", "fsdp2"])
 def test_a_rank_that_fails_ends_all(tmp_path, layout, how):
+    """No other waits for it: gloo tells them, and so they end also without torchrun."""
     script = tmp_path / "broken.py"
     script.write_text(BROKEN)
-    start = time.monotonic()
-    result = torchrun(2, script, layout, how)
-    assert time.monotonic() - start < 60
-    assert result.returncode != 0
-    assert ("Signal 9 (SIGKILL)" if how == "dies" else "rank 1 has had enough") in result.stderr
+    ranks = Ranks(2, script, layout, how, folder=tmp_path)
+    first, second = ranks.wait(seconds=60)
+    assert first not in (0, None)
+    assert second == (-signal.SIGKILL if how == "dies" else 1)
+    assert ("rank 1 has had enough" in ranks.errors) == (how == "raises")

@@ -46,7 +46,7 @@ def test_a_model_without_maps():
 def test_networks_of_timm(name, layer):
     """The top layer is the expected one, token grids are reshaped, and maps come out."""
     torch.manual_seed(0)
-    size = 160 if "inception" in name else 64
+    size = 128 if "inception" in name else 64
     net, x = nets.create(name, classes=4, image_size=size), torch.randn(2, 3, size, size)
     assert explain.top_layer(net, x) == layer
     for method in (explain.cam, explain.sat):

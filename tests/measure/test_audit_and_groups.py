@@ -12,7 +12,7 @@ from bort import audit, nets, param_groups
         ("timm/mixer_s32_224", {"image_size": 64}),
         ("timm/deit_tiny_patch16_224", {"image_size": 64, "depth": 2}),
         ("timm/convnext_atto", {"image_size": 64}),
-        ("acnn-small", {}),
+        ("acnn-small", {"width": 0.05}),
     ],
 )
 def test_the_difference_is_the_classifier_with_its_reason(name, options):

@@ -6,6 +6,8 @@ import sys
 import time
 from pathlib import Path
 
+from tests.forked import Program
+
 ROOT = Path(__file__).parents[2]
 SCRIPT = """
 import os, signal, sys, time
@@ -23,8 +25,18 @@ except Interrupted as stop:
 """
 
 
-def start(out, setup, save_steps="None", **options):
-    script = SCRIPT.format(setup=setup, save_steps=save_steps)
+def start(out, setup, save_steps="None"):
+    """To be signalled or killed."""
+    beside = out.with_name(f"{out.name}-program")
+    beside.mkdir()
+    file = beside / "program.py"
+    file.write_text(SCRIPT.format(setup=setup, save_steps=save_steps))
+    return Program(file, out, folder=beside)
+
+
+def start_apart(out, setup, **options):
+    """With an interpreter and streams of its own, by subprocess.Popen, where its end or what it prints to counts."""
+    script = SCRIPT.format(setup=setup, save_steps="None")
     environment = os.environ | {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
     return subprocess.Popen(
         [sys.executable, "-c", script, str(out)],

@@ -22,9 +22,8 @@ def on_step(step):
     run = start(tmp_path, setup)
     wait_for(tmp_path / "here")
     run.send_signal(how)
-    output, errors = run.communicate(timeout=60)
-    assert run.returncode == 75, errors
-    assert f"stopped by {how.name} at step 7, with a checkpoint in" in output
+    assert run.wait() == 75, run.errors.read_text()
+    assert f"stopped by {how.name} at step 7, with a checkpoint in" in run.output.read_text()
     (tmp_path / "here").unlink()
     steps = []
     assert_same(fit(tmp_path, on_step=steps.append), whole)
@@ -43,8 +42,7 @@ def on_step(step):
     wait_for(tmp_path / "here")
     run.send_signal(signal.SIGTERM)
     time.sleep(0.3)
-    assert run.poll() is None, "it waits for the step to end"
+    assert run.status is None, "it waits for the step to end"
     run.send_signal(signal.SIGTERM)
-    run.communicate(timeout=10)
-    assert run.returncode == 128 + signal.SIGTERM
+    assert run.wait(seconds=10) == 128 + signal.SIGTERM
     assert not (tmp_path / "checkpoints").exists()

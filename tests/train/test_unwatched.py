@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from bort import train
-from tests.train.processes import start, wait_for
+from tests.train.processes import start_apart, wait_for
 from tests.train.small import assert_same, fit
 
 
@@ -23,7 +23,7 @@ def on_step(step):
         open(out + "/here", "w").close()
         while os.path.exists(out + "/here"): time.sleep(0.05)
 """
-    run = start(tmp_path, setup, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True)
+    run = start_apart(tmp_path, setup, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True)
     os.close(theirs)
     wait_for(tmp_path / "here")
     shown = os.read(ours, 10_000).decode()
@@ -43,7 +43,7 @@ def on_step(step):
         open(out + "/here", "w").close()
         while os.path.exists(out + "/here"): time.sleep(0.05)
 """
-    with start(tmp_path, setup, stderr=subprocess.DEVNULL) as run:
+    with start_apart(tmp_path, setup, stderr=subprocess.DEVNULL) as run:
         wait_for(tmp_path / "here")
         assert run.stdout.readline().startswith("small  epoch 1/3")
         run.stdout.close()
@@ -61,7 +61,7 @@ def on_step(step):
         while os.path.exists(out + "/here"): time.sleep(0.05)
     if step == 12: raise RuntimeError("something else")
 """
-    with start(tmp_path, setup) as run:
+    with start_apart(tmp_path, setup) as run:
         wait_for(tmp_path / "here")
         run.stdout.close()
         (tmp_path / "here").unlink()
