@@ -1,7 +1,7 @@
 """Every way to cut a weight, against the same weight in one piece."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("ranks")]
@@ -42,9 +42,19 @@ def cases(draw):
     }
 
 
+NOTHING_ON_A_RANK = {
+    "shapes": [(8, 1), (1, 1)],
+    "placements": "10",
+    "mesh_shape": (2, 2),
+    "route": "own",
+    "optimizer_name": "BortS",
+}
+
+
 @pytest.mark.filterwarnings("ignore")
 @settings(max_examples=80)
 @given(case=cases())
+@example(case=(4, NOTHING_ON_A_RANK))
 def test_any_shape_cut_in_any_way(pools, case):
     size, arguments = case
     assert max(pools(size).run("shapes_step", **arguments)) < 1e-10

@@ -60,10 +60,11 @@ def gather(pieces: Sequence[Tensor], cuts: Sequence[Cut]) -> Callable[[], list[T
 
 def joined(parts: Tensor | Sequence[Tensor], across: int, cut: Cut) -> Tensor:
     """A matrix, from the flat and perhaps padded pieces of all ranks; ``across`` is the side that is not cut."""
+    whole = sum(cut.sizes)  # not -1 in the shapes: a rank that holds nothing of a matrix has across = 0
     if cut.is_even and isinstance(parts, Tensor):
         if cut.rows:
-            return parts.reshape(-1, across)
-        return parts.reshape(len(parts), across, -1).transpose(0, 1).reshape(across, -1)
+            return parts.reshape(whole, across)
+        return parts.reshape(len(parts), across, cut.sizes[0]).transpose(0, 1).reshape(across, whole)
     if cut.rows:
         return torch.cat([part[: s * across].view(s, across) for part, s in zip(parts, cut.sizes, strict=True)])
     return torch.cat([part[: s * across].view(across, s) for part, s in zip(parts, cut.sizes, strict=True)], dim=1)

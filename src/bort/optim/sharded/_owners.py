@@ -90,7 +90,9 @@ class Owners:
         ranks = len(self._own_sizes)
         if self._is_even:
             by_rank = [
-                (matrix if cut.rows else matrix.reshape(len(matrix), ranks, -1).transpose(0, 1)).reshape(ranks, -1)
+                (
+                    matrix if cut.rows else matrix.unflatten(1, (ranks, matrix.shape[1] // ranks)).transpose(0, 1)
+                ).reshape(ranks, matrix.numel() // ranks)
                 for matrix, cut in zip(matrices, cuts, strict=True)
             ]
             return torch.cat([*by_rank, numbers.expand(ranks, -1)], dim=1).view(-1)
