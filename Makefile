@@ -7,7 +7,7 @@ PIP    := $(BIN)/python -m pip install --disable-pip-version-check --constraint 
 # Not docs itself: ruff would set the code in its pages anew.
 SOURCES := src tests benchmarks examples docs/*.py
 
-.PHONY: help demo test check lint format docs notebook bench oracles floors clean
+.PHONY: help demo test check lint format docs pictures notebook bench oracles floors clean
 .DEFAULT_GOAL := help
 
 help:  ## show this list
@@ -34,6 +34,9 @@ format: $(VENV)/dev.done  ## let ruff put the sources in order
 docs: $(VENV)/dev.done  ## make the documentation's site with the API reference, warnings as errors: site/index.html
 	@$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going -c docs -d build/doctrees . site
 	@echo "open site/index.html"
+
+pictures: $(VENV)/browser.done  ## make all pictures of README and docs anew: some minutes
+	@$(BIN)/python docs/_pictures.py
 
 notebook: $(VENV)/dev.done  ## execute examples/look_inside.ipynb and write its outputs into it: about a minute
 	@$(BIN)/python -m tests.examples.notebook

@@ -1,4 +1,4 @@
-"""docs/_public.py, which the site's reference reads the public names from."""
+"""Programs of docs/: `public` knows the public names, for the reference of the site; `pictures` makes the pictures."""
 
 import importlib
 import sys
@@ -7,6 +7,6 @@ from tests.docs.pages import ROOT
 
 sys.path.append(str(ROOT / "docs"))
 try:
-    public = importlib.import_module("_public")
+    public, pictures = (importlib.import_module(name) for name in ("_public", "_pictures"))
 finally:
     sys.path.remove(str(ROOT / "docs"))

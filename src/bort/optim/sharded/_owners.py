@@ -89,12 +89,7 @@ class Owners:
         numbers = torch.stack([moves[index][1] for index in self.mine]).to(matrices[0].dtype)
         ranks = len(self._own_sizes)
         if self._is_even:
-            by_rank = [
-                (
-                    matrix if cut.rows else matrix.unflatten(1, (ranks, matrix.shape[1] // ranks)).transpose(0, 1)
-                ).reshape(ranks, matrix.numel() // ranks)
-                for matrix, cut in zip(matrices, cuts, strict=True)
-            ]
+            by_rank = [_by_rank(matrix, cut, ranks) for matrix, cut in zip(matrices, cuts, strict=True)]
             return torch.cat([*by_rank, numbers.expand(ranks, -1)], dim=1).view(-1)
         split = [
             torch.split(matrix, list(cut.sizes), dim=0 if cut.rows else 1)
@@ -120,3 +115,10 @@ class Owners:
             return received
 
         return result
+
+
+def _by_rank(matrix: Tensor, cut: Cut, ranks: int) -> Tensor:
+    """(ranks, n): each rank's piece of an evenly cut matrix; no -1 in the shapes, since a matrix may have no elements."""
+    if not cut.rows:
+        matrix = matrix.reshape(len(matrix), ranks, matrix.shape[1] // ranks).transpose(0, 1)
+    return matrix.reshape(ranks, matrix.numel() // ranks)
