@@ -1,5 +1,6 @@
 """What can be looked at, however it is named."""
 
+import gc
 import json
 import shutil
 from dataclasses import replace
@@ -254,3 +255,18 @@ def test_facts_leave_out_what_is_usual(runs):
     raw = replace(run, recipe=replace(NARROW, data=replace(NARROW.data, normalise=False)))
     assert Subject.of_loaded_run(raw).facts["inputs"] == "as they are"
     assert "inputs" not in Subject.of_loaded_run(run).facts
+
+
+def test_runs_on_the_same_data_read_them_once(monkeypatch):
+    read = []
+    load = train.Run.data
+    monkeypatch.setattr(train.Run, "data", lambda run, root=None: read.append(run) or load(run, root))
+    first, second = resolve_all(["tests/fixtures/0.1.0/bort-s", "tests/fixtures/0.1.0/sgd"])
+    images = [subject.test_images(3)[0] for subject in (first, second)]
+    assert torch.equal(*images)
+    assert len(read) == 1
+    del first, second
+    gc.collect()
+    (again,) = resolve_all(["tests/fixtures/0.1.0/bort-s"])
+    again.test_images(3)
+    assert len(read) == 2, "nothing is kept for runs that nobody looks at any more"

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 import torch
 from torch import Tensor, nn
@@ -143,6 +144,10 @@ class Subject:
         return InMemory(*self.test_images(count))
 
 
+_open_data: WeakValueDictionary[tuple[Any, Path | None], Any] = WeakValueDictionary()
+"""What has been read for runs that are still looked at: two runs on the same data read them once."""
+
+
 class _ImagesOfRun(ImageSet):
     """The test images of a run, whose data are read when they are first asked for."""
 
@@ -152,10 +157,14 @@ class _ImagesOfRun(ImageSet):
 
     @cached_property
     def _data(self) -> ImageData:
-        try:
-            return self._run.data(self._root)
-        except (OSError, ValueError) as error:
-            raise Missing(f"the test images of {self._name} are not at hand: {error}") from error
+        key = self._run.recipe.data, self._root
+        data: ImageData | None = _open_data.get(key)
+        if data is None:
+            try:
+                data = _open_data[key] = self._run.data(self._root)
+            except (OSError, ValueError) as error:
+                raise Missing(f"the test images of {self._name} are not at hand: {error}") from error
+        return data
 
     @cached_property
     def _view(self) -> View:
