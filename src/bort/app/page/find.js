@@ -99,8 +99,8 @@ function progress(panel, { state: now, message, predicted, count, correlated, co
   fill(node, [words, isIndexing ? bar : null, now === "failed" ? again : null]);
 }
 
-function images(grid, { images: list, sheet, columns }) {
-  const content = JSON.stringify([list, state.find_order === "correlation"]);
+function images(grid, { images: list, sheet, columns, predicted }) {
+  const content = JSON.stringify([list, state.find_order === "correlation", predicted > 0]);
   if (grid.dataset.content === content) return;
   grid.dataset.content = content;
   grid.classList.toggle("smooth", info.image_side > SMALL);
@@ -109,7 +109,7 @@ function images(grid, { images: list, sheet, columns }) {
     class: "found-image", "data-name": image.name, tabindex: number ? -1 : 0, title: described(image), "aria-label": described(image), onclick: () => look(image),
   }, element("span", { class: "thumb", style: { "background-image": `url("${sheet}")`, ...inSheet(number, list.length, columns) } }),
   element("span", { class: "truth" }, image.label || image.name), ...image.runs.map(said))));
-  if (!list.length) grid.replaceChildren(element("p", {}, "No image is like that."));
+  if (!list.length) grid.replaceChildren(element("p", {}, predicted ? "No image is like that." : ""));  // nothing is known yet, or there are none
   if (focused !== null) (grid.querySelector(`[data-name="${focused}"]`) ?? grid.querySelector("button"))?.focus();
 }
 
