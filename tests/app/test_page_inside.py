@@ -1,7 +1,6 @@
 """Look inside in a real browser: choosing and editing channels with the mouse, by touch and by the keyboard."""
 
 import re
-import time
 
 import pytest
 
@@ -271,11 +270,15 @@ def test_features_clusters_and_pages_of_channels(tab, server):
 def test_patterns_that_come_in_parts(tab, server, monkeypatch):
     """The first ones can be used at once; the focus stays while others come."""
     monkeypatch.setattr("bort.app._inside._LARGE_NETWORK", 10)
-    tab.route("**/api/channels*start=16*", lambda route: (time.sleep(0.5), route.continue_()))
+    held, is_held = [], True
+    tab.route("**/api/channels*start=16*", lambda route: held.append(route) if is_held else route.continue_())
     open_at(tab, server)
     assert channels(tab).count() in (8, 16)
     chosen = channels(tab).nth(3)
     chosen.click()
+    is_held = False
+    for route in held:
+        route.continue_()
     until(tab, "document.querySelectorAll('article.run')[0].querySelectorAll('.channels button').length === 64")
     assert tab.evaluate("Number(document.activeElement.dataset.channel)") == number_of(chosen)
     assert len({number_of(node) for node in channels(tab).all()}) == 64

@@ -5,6 +5,7 @@ import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from weakref import WeakValueDictionary
 
 import pytest
 import torch
@@ -12,7 +13,7 @@ from torch import nn
 
 from bort import train
 from bort.data import View
-from bort.subject import Details, Missing, Subject, resolve, resolve_all
+from bort.subject import Details, Missing, Subject, _subject, resolve, resolve_all
 from tests.pages import NARROW
 from tests.train.small import dataset
 
@@ -260,6 +261,7 @@ def test_facts_leave_out_what_is_usual(runs):
 def test_runs_on_the_same_data_read_them_once(monkeypatch):
     read = []
     load = train.Run.data
+    monkeypatch.setattr(_subject, "_open_data", WeakValueDictionary())  # other tests may have read the same data
     monkeypatch.setattr(train.Run, "data", lambda run, root=None: read.append(run) or load(run, root))
     first, second = resolve_all(["tests/fixtures/0.1.0/bort-s", "tests/fixtures/0.1.0/sgd"])
     images = [subject.test_images(3)[0] for subject in (first, second)]
