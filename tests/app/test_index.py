@@ -142,9 +142,9 @@ def test_without_a_folder_nothing_is_written(indexed, tmp_path):
 
 
 def test_old_files_are_removed(tmp_path, monkeypatch):
-    monkeypatch.setattr(store, "_MOST_FILES", 3)
     for number in range(6):
-        store.write(tmp_path / f"index-{number}.npz", store.RunIndex.empty(number))
+        store.write(tmp_path / f"index-{number}.npz", store.RunIndex.empty(4))
+        monkeypatch.setattr(store, "_MOST_BYTES", 3 * (tmp_path / f"index-{number}.npz").stat().st_size)
         time.sleep(0.01)  # files have times
     assert sorted(file.name for file in tmp_path.iterdir()) == [f"index-{number}.npz" for number in (3, 4, 5)]
 

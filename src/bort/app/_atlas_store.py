@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import io
-import zipfile
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bort._files import write_atomically
+from bort.app import _array_file
 
 FORMAT: Final = 1
 """Of the files: those with another number are made anew."""
@@ -49,31 +47,12 @@ class Atlas:
 
 
 def write(file: Path, atlas: Atlas) -> None:
-    """The whole file or none. The oldest files make room."""
-    buffer = io.BytesIO()
-    arrays = {field.name: np.asarray(getattr(atlas, field.name)) for field in fields(atlas)}
-    np.savez(buffer, **arrays)  # type: ignore[arg-type]  # numpy's stubs take the names for its own parameters
-    file.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(file, buffer.getvalue())
-    total = 0
-    for other in sorted(file.parent.glob("atlas-*.npz"), key=lambda one: one.stat().st_mtime, reverse=True):
-        total += other.stat().st_size
-        if total > _MOST_BYTES and other != file:
-            other.unlink(missing_ok=True)
+    """The oldest files make room."""
+    _array_file.write(file, atlas)
+    _array_file.make_room(file, "atlas-*.npz", _MOST_BYTES)
 
 
 def read(file: Path, images: int, channels: int) -> Atlas | None:
-    """None if there is no such file, or if it is damaged or of other images or channels: then it is made anew. Damage inside
-    an array is noticed by its CRC."""
-    try:
-        with file.open("rb") as stream, np.load(stream, allow_pickle=False) as arrays:
-            found = {field.name: arrays[field.name] for field in fields(Atlas)}
-    except (OSError, ValueError, KeyError, EOFError, TypeError, zipfile.BadZipFile):
-        return None
-    wanted = Atlas.empty(images, channels)
-    for field in fields(Atlas):
-        like = np.asarray(getattr(wanted, field.name))
-        if found[field.name].shape != like.shape or found[field.name].dtype != like.dtype:
-            return None
-    known = int(found.pop("known"))
-    return Atlas(**found, known=known) if 0 <= known <= images else None
+    """None if there is none of these images and channels."""
+    found = _array_file.read(file, Atlas.empty(images, channels))
+    return found if found is not None and 0 <= found.known <= images else None

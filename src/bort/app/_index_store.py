@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-import io
-import zipfile
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bort._files import write_atomically
+from bort.app import _array_file
 from bort.report import Measured
 
 FORMAT: Final = 1
 """Of the files: those with another number are made anew."""
-_MOST_FILES: Final = 100
+_MOST_BYTES: Final = 2**26  # of all files together; one of 5,000 images has 140 kB
 
 
 @dataclass
@@ -58,29 +56,12 @@ def fingerprint(own: Measured, count: int) -> str:
 
 
 def write(file: Path, index: RunIndex) -> None:
-    buffer = io.BytesIO()
-    arrays = {field.name: np.asarray(getattr(index, field.name)) for field in fields(index)}
-    np.savez(buffer, **arrays)  # type: ignore[arg-type]  # numpy's stubs take the names for its own parameters
-    file.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(file, buffer.getvalue())
-    newest_first = sorted(file.parent.glob("index-*.npz"), key=lambda other: other.stat().st_mtime, reverse=True)
-    for old in newest_first[_MOST_FILES:]:
-        old.unlink(missing_ok=True)
+    """The oldest files make room."""
+    _array_file.write(file, index)
+    _array_file.make_room(file, "index-*.npz", _MOST_BYTES)
 
 
 def read(file: Path, count: int) -> RunIndex | None:
-    """None if there is no such file, or if it is damaged or of other images: then it is made anew."""
-    try:
-        with np.load(io.BytesIO(file.read_bytes()), allow_pickle=False) as arrays:
-            found = {field.name: arrays[field.name] for field in fields(RunIndex)}
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
-        return None
-    wanted = RunIndex.empty(count)
-    for field in fields(RunIndex):
-        like = np.asarray(getattr(wanted, field.name))
-        if found[field.name].shape != like.shape or found[field.name].dtype.kind != like.dtype.kind:
-            return None
-    predicted, correlated = int(found.pop("predicted")), int(found.pop("correlated"))
-    if not (0 <= predicted <= count and 0 <= correlated <= count):
-        return None
-    return RunIndex(**found, predicted=predicted, correlated=correlated)
+    """None if there is none of so many images."""
+    found = _array_file.read(file, RunIndex.empty(count))
+    return found if found is not None and 0 <= found.predicted <= count and 0 <= found.correlated <= count else None
