@@ -88,7 +88,8 @@ def main() -> None:
             _group_penalty.Kernels = partial(Kernels, tuning=tuning)  # type: ignore[assignment, misc]
             for cls, options in ((bort.BortA, {}), (bort.BortS, {"momentum": 0.9})):
                 times = kernel_times(net, cls, arguments.steps, **options)
-                rates = {"gram": flops / 2 / times["gram"] / 1e9, "apply": flops / times["apply"] / 1e9}
+                work = {"gram": flops / 2, "apply": flops}
+                rates = {k: work[k] / times[k] / 1e9 if times[k] else float("nan") for k in work}
                 results[f"{net} {cls.__name__}{name}"] = {"ms": times, "TFLOP/s": rates}
                 shown = [f"{times[kernel]:.3f}" for kernel in (*KERNELS, "other")]
                 shown += [f"{times['kernels']:.0f}", f"{times['graph launch, µs']:.0f}"]
