@@ -48,7 +48,7 @@ def kernel_times(net: str, cls: Any, steps: int, **options: Any) -> dict[str, fl
     for event in profiler.key_averages():
         name = event.key.removesuffix("_large")
         launches += event.count / steps if name in KERNELS else 0
-        if event.device_type is DeviceType.CUDA:  # torch counts a kernel's time for its caller on the host, too
+        if event.device_type == DeviceType.CUDA:  # torch counts a kernel's time for its caller on the host, too
             times[name if name in KERNELS else "other"] += event.self_device_time_total / 1e3 / steps
         if event.key == "cudaGraphLaunch":
             graph += event.self_cpu_time_total / steps
