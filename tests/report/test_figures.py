@@ -84,7 +84,7 @@ def test_curves_lie_within_their_panels(measured):
 def test_curves_by_any_score(measured):
     evaluations = {subject.name: subject.evaluate(["cam", "sat"]) for subject in measured}
     figure = curves(evaluations, "probability")
-    assert [cell.get_title(loc="left") for cell in figure.axes] == ["cam", "sat"]
+    assert [cell.get_title(loc="left") for cell in figure.axes] == ["CAM", "SAT, the paper's method"]
     assert figure.axes[0].get_ylabel() == "probability"
     drawn = figure.axes[1].get_lines()[0].get_ydata()
     expected = evaluations["plain"]["sat"].scores["probability"].deletion_curves.double().mean(dim=0)
@@ -96,7 +96,7 @@ def test_curves_by_any_score(measured):
 def test_fewer_evaluated_than_shown(subjects):
     figure = draw("saliency", subjects[:1], sizes=replace(SMALL, evaluated=1)).figure
     assert len(figure.axes) == 7, "one image and six maps"
-    assert {text.get_text() for text in figure.texts} >= {"cam", "sat", "rise"}
+    assert {text.get_text() for text in figure.texts} >= {"CAM", "SAT, the paper's method", "RISE"}
 
 
 @pytest.mark.parametrize("name", ["cost$\\alpha$x", "a$\\bad$", "_run", "a#24292f", 'x id="y" z', "<b>&"])

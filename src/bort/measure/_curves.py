@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from bort import _html
+from bort import _html, explain
 from bort.pictures import MUTED, colour, key, legend, panels, style, to_svg
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def curves(
             for number, (name, one) in enumerate(evaluations.items()):
                 if method in one:
                     _plot(cell, one[method].scores[score], name, number)
-            cell.set_title(method)
+            cell.set_title(explain.get(method).label)
         for cell in cells[len(methods) :]:
             cell.remove()
         for cell in (row[0] for row in axes):

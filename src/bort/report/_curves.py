@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from bort import explain
 from bort.measure import curves, notes
 from bort.pictures import colour, key, legend, panels, style
 from bort.report import _marks
@@ -64,7 +65,9 @@ def deletion(subjects: list[Measured], say: Say | None = None) -> Drawn:
         finite = {method: gain for method, gain in gains.items() if math.isfinite(gain)}
         if finite:
             best = max(finite, key=lambda method: finite[method])
-            words.append(f"for {name} insertion less deletion is largest with {best} ({finite[best]:.2f})")
+            words.append(
+                f"for {name} insertion less deletion is largest with {explain.get(best).label} ({finite[best]:.2f})"
+            )
     first = subjects[0]
     count = len(first.images(first.sizes.evaluated))
     look = (

@@ -79,7 +79,10 @@ def saliency(subjects: list[Measured], say: Say | None = None) -> Drawn:
         heads.append(Cell(picture(pixels[number][n]), (*name, answer)))
     rows = [Row("input, and what it is taken for", heads)]
     rows += [
-        Row(method, [Cell(overlay(pixels[number][n], maps[number][method][n])) for n, number in columns])
+        Row(
+            explain.get(method).label,
+            [Cell(overlay(pixels[number][n], maps[number][method][n])) for n, number in columns],
+        )
         for method in methods
     ]
     look = (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
+from bort import explain
 from bort._html import table
 from bort.measure import AREA_TITLES, COLUMNS
 from bort.report._areas import compare_areas
@@ -58,7 +59,9 @@ def deletion(subjects: list[Measured]) -> str:
     methods = shared_methods(subjects)
     evaluations = {s.name: s.evaluate(methods) for s in subjects}
     header = ("method", "run", *AREA_TITLES)
-    rows = [(method, name, *one[method].areas) for method in methods for name, one in evaluations.items()]
+    rows = [
+        (explain.get(method).label, name, *one[method].areas) for method in methods for name, one in evaluations.items()
+    ]
     areas = table(header, rows, "Areas under deletion and insertion curves", numbers=range(2, len(header)))
     if not compared:
         return areas
@@ -71,6 +74,6 @@ def _compared(base: Measured, other: Measured) -> str:
         interval = "–" if area.interval is None else span(area.interval, signed=True)
         sign = "↓" if area.end == "deletion" else "↑"
         values = (number(area.base), number(area.other), interval, str(area.count), _BETTER[area.is_better])
-        rows.append((area.method, f"{area.end} {sign}", *values))
+        rows.append((explain.get(area.method).label, f"{area.end} {sign}", *values))
     header = ("method", "area", base.name, other.name, "difference, 95%", "n", "")
     return table(header, rows, f"Areas of {other.name} against {base.name}", numbers=(2, 3, 4, 5))
