@@ -33,7 +33,7 @@ def reproduce(
 
     Args:
         table: which.
-        quick: the whole path in small, on the embedded digits, into results/quick (all but table2).
+        quick: the whole path in small, on the embedded digits, into results/quick (all but table2 and modern).
         seeds: instead of the table's own.
         only: rows with this in their names.
         out: the folder for the result files; results/ by default.

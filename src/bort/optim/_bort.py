@@ -7,7 +7,7 @@ r"""Bort-X: what `bortify` adds to an optimizer X (paper, section 3.3).
 Coupled, the penalty passes through weight decay and momentum with the gradient. Decoupled, it acts on the weight itself, as
 weight decay does in AdamW, and no adaptive scaling distorts it.
 
-:mod:`bort.optim.reference` has the same in forty lines, one weight at a time. Here is torch's optimizer contract only; the
+:mod:`bort.optim.reference` has the same in plain torch, one weight at a time. Here is torch's optimizer contract only; the
 penalty of a param group is in `_group_penalty`.
 """
 

@@ -18,7 +18,7 @@ TABLES: Final[dict[str, str]] = {
     "pull": "how strong to pull: accuracy, explanations and robustness by λ · Σ lr",
     "table3": "deletion and insertion (tab:insertion_deletion)",
     "modern": "deletion and insertion on DeiT-S and ResNet-50, with sanity checks",
-    "figures": "figures 1 to 3, drawn and in numbers",
+    "figures": "figures 3 to 6, drawn and in numbers",
     "ablation": "weight decay by λ (fig:ablation_cifar10)",
 }
 """Name and content of each, in the order of RESULTS.md. The name is that of its module and of its folder of results."""
