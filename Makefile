@@ -4,6 +4,8 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --disable-pip-version-check --constraint constraints.txt
+# A file's tests stay in one process, which makes what they share once; in order, so that the last ones are short.
+PARALLEL := -n 2 --dist loadfile --no-loadscope-reorder
 # Not docs itself: ruff would set the code in its pages anew.
 SOURCES := src tests benchmarks examples docs/*.py
 
@@ -17,10 +19,10 @@ demo: $(VENV)/app.done  ## train a small network with SGD and with Bort-S on emb
 	@$(BIN)/bort demo
 
 test: lint $(VENV)/browser.done  ## lint, types and the whole test suite, warnings as errors
-	@$(BIN)/python -m pytest -n 2 --dist loadgroup
+	@$(BIN)/python -m pytest $(PARALLEL)
 
 check: lint  ## the part of `make test` to run while working: without the tests that take longer than 0.3 s
-	@$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not slow and not long"
+	@$(BIN)/python -m pytest $(PARALLEL) -m "not slow and not long"
 
 lint: $(VENV)/dev.done  ## ruff (lint and format) and mypy in strict mode
 	@$(BIN)/ruff check $(SOURCES)

@@ -1,7 +1,6 @@
 """One thread a process, since the tests run in several and their matrices are small; the same chance for each test; and which
 tests are long, as measured."""
 
-import re
 from collections import Counter
 from pathlib import Path
 
@@ -70,8 +69,7 @@ class _Durations:
         self.seconds = Counter()
 
     def pytest_runtest_logreport(self, report):
-        test = re.sub(r"@\w+$", "", report.nodeid)  # xdist puts the name of a group behind it
-        self.seconds[test] += report.duration if report.when == "call" else 0
+        self.seconds[report.nodeid] += report.duration if report.when == "call" else 0
 
     def pytest_sessionfinish(self):
         measured = {test.partition("::")[0] for test in self.seconds}

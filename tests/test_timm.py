@@ -6,8 +6,6 @@ import sys
 
 import pytest
 
-pytestmark = pytest.mark.xdist_group("timm")  # one worker runs the programs for all tests
-
 USE = """
 import torch
 from timm.optim import create_optimizer_v2

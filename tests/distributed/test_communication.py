@@ -2,7 +2,7 @@
 
 import pytest
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("ranks")]
+pytestmark = pytest.mark.slow
 
 TALL = [(64, 16), (32, 8), (9, 9)]
 WIDE = [(16, 64), (6, 30)]

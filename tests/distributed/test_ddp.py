@@ -4,8 +4,6 @@ import pytest
 
 from bort.optim.sharded import _cost
 
-pytestmark = pytest.mark.xdist_group("ranks")
-
 EXCHANGE = ["allgather_base"]
 
 

@@ -15,7 +15,7 @@ from tests.forked import Ranks
 from tests.train.small import LENET, fit, result
 
 ROOT = Path(__file__).parents[2]
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("ranks")]
+pytestmark = pytest.mark.slow
 
 SCRIPT = """
 import os, sys, time

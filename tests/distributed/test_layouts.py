@@ -4,7 +4,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("ranks")]
+pytestmark = pytest.mark.slow
 
 LAYOUTS = {
     2: [("0", (2,)), ("1", (2,)), ("r", (2,))],

@@ -2,7 +2,7 @@
 
 import pytest
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("ranks")]
+pytestmark = pytest.mark.slow
 
 
 def without_time(values):

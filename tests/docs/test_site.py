@@ -13,7 +13,7 @@ from tests.docs.pages import ROOT
 from tests.docs.public import public
 from tests.docs.site import Site
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("site")]  # one worker builds it for all tests
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")

@@ -27,7 +27,6 @@ def assert_trained(output):
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("ranks")
 def test_by_torchrun():
     """As the example says."""
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
@@ -43,7 +42,6 @@ def test_by_torchrun():
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("ranks")
 @pytest.mark.parametrize(("example", "count"), [("ddp", 4), ("fsdp2", 2), ("fsdp2", 4)])
 def test_on_several_ranks(tmp_path, example, count):
     checkpoint = [tmp_path / "checkpoint"] if example == "fsdp2" else []
@@ -76,7 +74,6 @@ for step in range(100):
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("ranks")
 @pytest.mark.parametrize("how", ["dies", "raises"])
 @pytest.mark.parametrize("layout", ["ddp", "fsdp2"])
 def test_a_rank_that_fails_ends_all(tmp_path, layout, how):

@@ -13,7 +13,7 @@ import pytest
 
 PLUGIN = Path(__file__).parents[2] / "examples" / "plugin"
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("plugin")]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")

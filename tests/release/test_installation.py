@@ -9,7 +9,7 @@ import pytest
 import bort
 from tests.release.conftest import ROOT
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("release")]  # one worker builds it for all tests
+pytestmark = pytest.mark.slow
 
 
 def test_the_wheel_has_the_package_and_nothing_else(built):
