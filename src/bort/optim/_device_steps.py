@@ -29,7 +29,7 @@ from bort.optim._places import Place, are_at, places
 from bort.optim._recorder import SWITCH, Recorder
 from bort.optim._spec import Weight
 from bort.optim._stability import Stability
-from bort.optim.kernels import Division, Kernels, PenalisedGradients, Scalars, launch, scales_on, scratch_size
+from bort.optim.kernels import Division, Kernels, PenalisedGradients, launch, scalars_of, scratch_size
 
 # Lists of weights that are remembered, recorded or not: which weights are due may alternate. Where there are more, as in a
 # mixture of experts, a list is forgotten before it comes again, and nothing is recorded.
@@ -182,11 +182,11 @@ class DeviceSteps:
     ) -> None:
         """All launches of a step. ``into`` and ``scratch`` are memory that stays, for launches that are recorded."""
         spec, stability = step.spec, step.stability
-        for part, (_, tiling) in enumerate(division.parts):
+        for part, (positions, tiling) in enumerate(division.parts):
             assert isinstance(stability.rate, Tensor)
             assert isinstance(step.factor, Tensor)
-            scales = scales_on(spec, self.device)
-            scalars = Scalars(spec.target, scales, stability.rate, step.factor, stability.limits, step.skip)
+            members = [weights[position] for position in positions]
+            scalars = scalars_of(spec, members, stability.rate, step.factor, stability.limits, step.skip)
             launch(tiling, scalars, step.residuals, coupled[part][1] if coupled else None, scratch)
         if division.rest:
             rest = [weights[position] for position in division.rest]

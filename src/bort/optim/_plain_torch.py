@@ -121,7 +121,8 @@ class _Defects:
         # (batch, blocks·rows, …) read as (batch·blocks) matrices: a block is a weight of its own.
         w = penalty.matrices(stacked.flatten(0, 1), blocks=count * spec.blocks, transposed=spec.transposed)
         s = penalty.target(w, spec.scale) if scales is None else scales.reshape(-1, 1, 1).to(w)  # type: ignore[arg-type]
-        e = _gram_defect(w, s) if mode == "full" and not torch.is_grad_enabled() else penalty.defect(w, s, mode)
+        is_gram = mode.endswith("full") and not torch.is_grad_enabled()
+        e = _gram_defect(w, s) if is_gram else penalty.defect(w, s, mode)
         if scales is not None:
             e, s = e / s, 1.0
         sizes = torch.linalg.vector_norm(e.detach().reshape(count, -1), dim=1)
@@ -179,7 +180,7 @@ def _cpu_has_bfloat16() -> bool:
 
 
 def _gram_defect(w: Tensor, s: float | Tensor) -> Tensor:
-    """`penalty.defect` in mode "full"; of a large Gram matrix only the lower half is computed, the upper half copied."""
+    """`penalty.defect` in the full modes; of a large Gram matrix only the lower half is computed, the upper half copied."""
     x = w.mT if penalty.is_tall(w) else w
     k = x.shape[-2]
     if len(x) > 1 or k < _STRIPS_FROM:

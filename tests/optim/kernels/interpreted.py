@@ -58,7 +58,7 @@ def check(
         p.grad = torch.randn_like(p)
     before = [p.detach().double() for p in weights]
     residuals = torch.full((len(weights),), torch.nan)
-    own_scales = not isinstance(scale, float)
+    own_scales, transposed = isinstance(scale, list), settings.get("transposed", False)
     if own_scales:
         settings |= {"scale": "initial", "scales": torch.tensor(scale)[:, None]}
     spec, stability = PenaltySpec(0.5, **({"scale": scale, "decoupled": not coupled} | settings)), Stability(a)
@@ -67,13 +67,14 @@ def check(
     penalised = gradients(steps(tuning), weights, spec, stability, residuals)
     results = dict(zip(weights, penalised if coupled else [p.detach() for p in weights], strict=True))
     for slot, (p, w, residual) in enumerate(zip(weights, before, residuals.tolist(), strict=True)):
-        x = penalty.matrices(w)
+        x = penalty.matrices(w, transposed=transposed)
         if own_scales:
             e, s = penalty.defect(x / scale[slot] ** 0.5, 1.0, "full"), 1.0
         else:
-            e, s = penalty.defect(x, scale, "full"), scale
+            s = penalty.target(x, scale)
+            e = penalty.defect(x, s, "full")
         factor = stability.damping(e, s)
-        move = penalty.pull(x, e if factor is None else e * factor, "full").reshape(w.shape)
+        move = penalty.restore(penalty.pull(x, e if factor is None else e * factor, "full"), w, transposed=transposed)
         start = p.grad.double() if coupled else w
         expected = start + 0.5 * move if coupled else start - a * move
         error = ((results[p].double() - expected).norm() / (expected - start).norm()).item()
@@ -104,6 +105,27 @@ def test_a_scale_for_each_weight(coupled):
     check(ODD, coupled=coupled, scale=[0.5, 2.0, 0.01, 30.0, 1.0, 0.2])
     check([(140, 130), (12, 40)], coupled=coupled, size=3.0, a=1.0, scale=[300.0, 2.0], tolerance=0.05)
     check([(300, 1100), (1100, 300)], coupled=coupled, scale=[3.0, 0.2], tuning=LARGE)
+
+
+@pytest.mark.parametrize("coupled", [False, True])
+def test_an_adaptive_scale(coupled):
+    """Some steps unstable, by ‖E‖₂ or by s."""
+    check(ODD, coupled=coupled, scale="adaptive")
+    check([(40, 30), (24, 40)], coupled=coupled, scale="adaptive", transposed=True)
+    check([(140, 130), (12, 40)], coupled=coupled, scale="adaptive", size=3.0, a=0.01, tolerance=0.05)
+    check([(300, 1100), (1100, 300)], coupled=coupled, scale="adaptive", tuning=LARGE)
+
+
+def test_an_adaptive_scale_of_a_weight_that_is_zero():
+    weights = [nn.Parameter(torch.zeros(16, 24)), nn.Parameter(torch.full((16, 24), 1e-12))]
+    before = [p.detach().clone() for p in weights]
+    residuals = torch.full((2,), torch.nan)
+    for p in weights:
+        p.grad = torch.ones_like(p)
+    gradients(steps(), weights, PenaltySpec(0.5, scale="adaptive", decoupled=True), Stability(0.1), residuals)
+    for p, start in zip(weights, before, strict=True):
+        torch.testing.assert_close(p.detach(), start)
+    assert residuals.tolist() == pytest.approx([0.0, 0.0], abs=1e-20)
 
 
 @pytest.mark.parametrize(
@@ -172,7 +194,11 @@ def test_directions_of_whole_matrices():
     slots = [0, 1, 2, 4]
     ours = kernels()
     scales = torch.tensor([[0.7], [1.5], [2.0], [1.0], [4.0]])
-    for spec in (PenaltySpec(0.1), PenaltySpec(0.1, scale="initial", scales=scales)):
+    for spec in (
+        PenaltySpec(0.1),
+        PenaltySpec(0.1, scale="initial", scales=scales),
+        PenaltySpec(0.1, scale="adaptive"),
+    ):
         with torch.no_grad():
             first, second = (
                 ours.directions(list(zip(slots, matrices, strict=True)), spec, Stability(0.01)) for _ in range(2)
@@ -180,9 +206,11 @@ def test_directions_of_whole_matrices():
         for slot, matrix in zip(slots, matrices, strict=True):
             direction, residual = first[slot]
             root = 1.0 if spec.scales is None else scales[slot].sqrt().double()
-            exact = root * penalty.gradient(matrix.double() / root)
+            scale = "adaptive" if spec.scale == "adaptive" else 1.0
+            exact = root * penalty.gradient(matrix.double() / root, scale=scale)
             assert (direction.double() - exact).norm() < 1e-2 * exact.norm(), slot
-            assert residual.item() == pytest.approx(penalty.residual(matrix.double() / root).item(), rel=5e-3)
+            expected = penalty.residual(matrix.double() / root, scale=scale).item()
+            assert residual.item() == pytest.approx(expected, rel=5e-3)
             assert torch.equal(direction, second[slot][0])
 
 
@@ -202,8 +230,8 @@ def _recordable(monkeypatch):
 
 @pytest.mark.usefixtures("_recordable")
 @pytest.mark.parametrize("tuning", [None, EACH_ALONE], ids=["together", "each alone"])
-@pytest.mark.parametrize("decoupled", [False, True])
-def test_recorded_launches_are_those_one_by_one(decoupled, tuning):
+@pytest.mark.parametrize(("decoupled", "scale"), [(False, 1.0), (True, 1.0), (True, "adaptive")])
+def test_recorded_launches_are_those_one_by_one(decoupled, scale, tuning):
     """Weights for the kernels and for plain torch, of two dtypes; numbers that change; gradients that move, one of them to be
     laid out in memory otherwise than its weight."""
     shapes = [(16, 24), (24, 16), (3, 9), (20, 12, 1, 1), (9, 30)]
@@ -224,7 +252,8 @@ def test_recorded_launches_are_those_one_by_one(decoupled, tuning):
                 weights[3].grad = torch.randn(20, 12, 1, 1).to(memory_format=torch.channels_last)
             if step == 4:
                 weights[0].grad = torch.randn(24, 16).T
-            stability, spec = Stability(0.02 * (1 + step)), PenaltySpec(0.1 + step, decoupled=decoupled)
+            stability = Stability(0.02 * (1 + step))
+            spec = PenaltySpec(0.1 + step, decoupled=decoupled, scale=scale)
             history.append(
                 gradients(ours, weights, spec, stability, residuals, skip=torch.tensor(step == 3), grad_scale=step)
             )

@@ -5,18 +5,16 @@ Triton is imported when the first weight is given to the kernels, so this packag
 
 from bort.optim.kernels._division import Division, is_capturing
 from bort.optim.kernels._gradients import PenalisedGradients
-from bort.optim.kernels._run import Kernels, launch, scales_on, scratch_size
-from bort.optim.kernels._scalars import Scalars
+from bort.optim.kernels._run import Kernels, launch, scalars_of, scratch_size
 from bort.optim.kernels._tuning import Tuning
 
 __all__ = [
     "Division",
     "Kernels",
     "PenalisedGradients",
-    "Scalars",
     "Tuning",
     "is_capturing",
     "launch",
-    "scales_on",
+    "scalars_of",
     "scratch_size",
 ]

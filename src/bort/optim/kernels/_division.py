@@ -111,7 +111,8 @@ class Divisions:
 
 def _takes_spec(spec: PenaltySpec) -> bool:
     return (
-        not spec.needs_whole_matrix
+        spec.mode == "full"
+        and spec.blocks == 1
         and spec.precision != "highest"
         and not spec.schedule_free  # z has to be moved as well, by a direction that the kernels do not return
         and not torch.is_grad_enabled()

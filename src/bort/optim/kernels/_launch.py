@@ -115,9 +115,10 @@ def _launch_gram(batch: TileBatch, scratch: _Scratch, scalars: Scalars) -> None:
 def _launch_judge(batch: TileBatch, scratch: _Scratch, scalars: Scalars, residuals: Tensor) -> None:
     memory = (batch.matrices, scratch.e, scratch.norms, scratch.probes, residuals, scratch.factors)
     limits, skip = scalars.limits, scalars.skip
-    numbers = (scalars.rate, scalars.scale, limits.step, limits.scale, limits.shortened, skip)
-    constants = (_ITERATIONS, skip is not None, *_JUDGE_TILE)
-    _start(batch, judge, len(batch.members), (*memory, *numbers, *constants), (skip,))
+    scales = scalars.scales if scalars.is_adaptive else None
+    numbers = (scalars.rate, scalars.scale, scales, limits.step, limits.scale, limits.shortened, skip)
+    constants = (_ITERATIONS, scales is not None, skip is not None, *_JUDGE_TILE)
+    _start(batch, judge, len(batch.members), (*memory, *numbers, *constants), (scales, skip))
 
 
 def _launch_apply(

@@ -12,7 +12,7 @@ from torch import Tensor
 from bort.optim import _plain_torch
 from bort.optim._numbers import fresh_number
 from bort.optim._spec import PenaltySpec, Weight
-from bort.optim._stability import Stability
+from bort.optim._stability import Limits, Stability
 from bort.optim.kernels._division import Division, Divisions, available
 from bort.optim.kernels._gradients import PenalisedGradients
 from bort.optim.kernels._scalars import Scalars
@@ -49,7 +49,7 @@ class Kernels:
         directions: dict[int, tuple[Tensor, Tensor]] = {}
         if candidates:
             for positions, tiling in self._divisions.of(candidates, spec).parts:
-                directions |= _directions([candidates[i][0] for i in positions], tiling, spec, stability)
+                directions |= _directions([candidates[i] for i in positions], tiling, spec, stability)
         rest = [weight for weight in weights if weight[0] not in directions]
         for members, moves, residuals in _plain_torch.directions(rest, spec, stability):
             for (slot, _), move, residual in zip(members, moves, residuals, strict=True):
@@ -93,11 +93,11 @@ def scratch_size(division: Division) -> tuple[int, int]:
 
 
 def _directions(
-    slots: list[int], tiling: Tiling, spec: PenaltySpec, stability: Stability
+    members: list[Weight], tiling: Tiling, spec: PenaltySpec, stability: Stability
 ) -> dict[int, tuple[Tensor, Tensor]]:
-    device = tiling.device
+    device, slots = tiling.device, [slot for slot, _ in members]
     rate, factor = fresh_number(stability.rate, device), fresh_number(1.0, device)
-    scalars = Scalars(spec.target, scales_on(spec, device), rate, factor, stability.limits)
+    scalars = scalars_of(spec, members, rate, factor, stability.limits)
     residuals = torch.empty(1 + max(slots), device=device)
     # A buffer of zeros as the gradient, so that the result is the direction alone, in the same buffer.
     gradients = PenalisedGradients(tiling, torch.zeros(tiling.result_size, device=device))
@@ -106,9 +106,31 @@ def _directions(
     return {slot: (result, residuals[slot]) for slot, result in zip(slots, gradients.results, strict=True)}
 
 
-def scales_on(spec: PenaltySpec, device: torch.device) -> Tensor | None:
-    """A number for each slot, as the kernels read it."""
-    return None if spec.scales is None else spec.scales.to(device, torch.float32)
+def scalars_of(
+    spec: PenaltySpec,
+    weights: list[Weight],
+    rate: Tensor,
+    factor: Tensor,
+    limits: Limits,
+    skip: Tensor | None = None,
+) -> Scalars:
+    """The numbers of a step on weights of one device."""
+    if spec.scale == "adaptive":
+        return Scalars(1.0, _adaptive_scales(weights, spec), True, rate, factor, limits, skip)
+    scales = None if spec.scales is None else spec.scales.to(weights[0][1].device, torch.float32)
+    return Scalars(spec.target, scales, False, rate, factor, limits, skip)
+
+
+def _adaptive_scales(weights: list[Weight], spec: PenaltySpec) -> Tensor:
+    """`penalty.target` of each weight at its slot, in whatever order its columns lie in memory. Not 0, since E is divided by
+    it. Nothing goes from the host to the device: these launches may be recorded."""
+    means = {}
+    for slot, p in weights:
+        of_row = (0,) if spec.transposed else tuple(range(1, p.ndim))
+        means[slot] = torch.linalg.vector_norm(p.detach(), dim=of_row, dtype=torch.float32).mean()
+    spare = means[weights[0][0]]  # for the slots of other weights, which nobody reads
+    scales = torch.stack([means.get(slot, spare) for slot in range(1 + max(means))])
+    return scales.square_().clamp_(min=torch.finfo(torch.float32).tiny)
 
 
 def _on(device: torch.device) -> contextlib.AbstractContextManager[Any]:

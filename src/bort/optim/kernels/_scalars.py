@@ -17,6 +17,8 @@ class Scalars:
     """s, of all weights."""
     scales: Tensor | None
     """s of each weight, by its slot: E is then divided by it, and ``scale`` is 1."""
+    is_adaptive: bool
+    """Whether the penalty is that of E, not of E/s: what is computed from E/s is multiplied by s again."""
     rate: Tensor
     """a = α·λ, by which the stability of the step is judged."""
     factor: Tensor

@@ -28,11 +28,13 @@ def judge(
     factors,
     rate_at,
     scale,
+    scales,
     step_limit,
     scale_limit,
     shortened,
     skip,
     ITERATIONS: tl.constexpr,
+    IS_ADAPTIVE: tl.constexpr,
     HAS_SKIP: tl.constexpr,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
@@ -45,9 +47,10 @@ def judge(
         norms: ‖E‖² of each tile, by program of ``gram``.
         probes: scratch for two vectors a matrix.
         residuals: ‖E‖_F/√k goes to the matrix's slot.
-        factors: the stability factor of each matrix goes here, (matrices,).
+        factors: the stability factor of each matrix goes here, (matrices,); if IS_ADAPTIVE, times s.
         rate_at: where a = α·λ is.
-        scale: s.
+        scale: s; not used if IS_ADAPTIVE.
+        scales: s of each matrix, by its slot. Read only if IS_ADAPTIVE: ``e`` then holds E/s, and the step is that of E.
         step_limit, scale_limit, shortened: `_stability.Limits`.
         skip: not 0 if the residuals have to stay as they are; read only if HAS_SKIP.
         ROWS, COLUMNS: of the tiles in which E is multiplied with a vector.
@@ -66,7 +69,11 @@ def judge(
     total = tl.zeros((COLUMNS,), dtype=tl.float32)
     for start in range(0, count, COLUMNS):
         total += tl.load(norms + first + start + columns, mask=start + columns < count, other=0.0)
-    size = tl.sqrt(tl.sum(total))
+    unit = 1.0
+    if IS_ADAPTIVE:
+        scale = tl.load(scales + slot)
+        unit = scale
+    size = unit * tl.sqrt(tl.sum(total))
     tl.store(residuals + slot, size / tl.sqrt(k.to(tl.float32)))
     factor = 1.0
     repelled = rate * scale >= scale_limit
@@ -97,8 +104,8 @@ def judge(
                     sums += tl.sum(tl.load(line).to(tl.float32) * value[None, :], axis=1)
                 tl.store(target + start + rows, sums)
                 square_out += sums * sums
-            size = tl.sqrt(tl.sum(square_out))
+            size = unit * tl.sqrt(tl.sum(square_out))
         # E was rounded to 11 bits, which may have raised the estimate by 2⁻¹¹: it has to stay a lower one.
         if (rate * size * 0.999 > step_limit) | repelled:
             factor = shortened / (rate * tl.maximum(size, scale))
-    tl.store(factors + matrix, factor)
+    tl.store(factors + matrix, factor * unit)
