@@ -40,7 +40,7 @@ docs: $(VENV)/dev.done  ## make the documentation's site with the API reference,
 pictures: $(VENV)/browser.done  ## make all pictures of README and docs anew: some minutes
 	@$(BIN)/python docs/_pictures.py
 
-notebook: $(VENV)/dev.done  ## execute examples/look_inside.ipynb and write its outputs into it: about a minute
+notebook: $(VENV)/dev.done  ## execute examples/look-inside.ipynb and write its outputs into it: about a minute
 	@$(BIN)/python -m tests.examples.notebook
 
 bench: $(VENV)/dev.done  ## time the optimizer step on this machine

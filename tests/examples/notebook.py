@@ -9,7 +9,7 @@ from pathlib import Path
 import nbformat
 from nbclient import NotebookClient
 
-FILE = Path(__file__).parents[2] / "examples" / "look_inside.ipynb"
+FILE = Path(__file__).parents[2] / "examples" / "look-inside.ipynb"
 
 
 def executed(**parameters: int) -> nbformat.NotebookNode:
