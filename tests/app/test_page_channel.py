@@ -147,13 +147,13 @@ def test_progress_while_it_is_made(tab, server, explorer, monkeypatch):
     monkeypatch.setattr(explorer.atlases, "_wait", lambda: time.sleep(0.05))
     open_at(tab, server, "?view=channel&layer=conv3&channel=0.1")
     card(tab).locator("progress").wait_for()
-    seen = []
-    until(tab, "document.querySelector('progress')?.value > 5")
+    grows = (
+        "before => { const bar = document.querySelector('progress'); return bar && bar.value > before && bar.value }"
+    )
+    seen = [5]
     for _ in range(2):
-        seen.append(tab.evaluate("document.querySelector('progress').value"))
-        before = seen[-1]
-        until(tab, "before => (document.querySelector('progress')?.value ?? 1e9) > before", before)
-    assert seen[0] < seen[1]
+        seen.append(tab.wait_for_function(grows, arg=seen[-1]).json_value())
+    assert seen == sorted(seen)
     card(tab).locator(".after").click()
     tab.locator("h3", has_text="channel 2 of ").first.wait_for()
     monkeypatch.undo()

@@ -83,21 +83,29 @@ def integrated_gradients(
             size = _STEPS_PER_CALL if x.device.type == "cpu" else at_once
             method.gradient_func = _with_progress(method.gradient_func, size, progress, steps * len(x))
         maps = []
-        for n in range(len(x)):
-            start = baseline[n : n + 1] if isinstance(baseline, Tensor) else baseline
+        count = images_in_a_pass(x, steps, at_once)
+        for n in range(0, len(x), count):
+            images = x[n : n + count]
+            start = baseline[n : n + count] if isinstance(baseline, Tensor) else baseline
             attributions = method.attribute(
-                x[n : n + 1], start, int(classes[n]), n_steps=steps, internal_batch_size=at_once
+                images, start, classes[n : n + count], n_steps=steps, internal_batch_size=max(at_once, len(images))
             ).detach()
             maps.append(attributions if by_colour else attributions.sum(dim=1))
     return finite(torch.cat(maps), "the maps")
 
 
+def images_in_a_pass(x: Tensor, steps: int, at_once: int) -> int:
+    """How many images share a pass with all their steps. A GPU waits for its host if a pass is small; on a CPU an image's map
+    does not depend, to the last bit, on the images beside it."""
+    return 1 if x.device.type == "cpu" else max(1, at_once // steps)
+
+
 def _gradients(model: nn.Module) -> Callable[..., Any]:
     """In the place of captum's own gradient function, which fails if the logit does not depend on the image."""
 
-    def gradients(forward_fn: Any, inputs: tuple[Tensor], target_ind: int, **_: Any) -> tuple[Tensor]:
+    def gradients(forward_fn: Any, inputs: tuple[Tensor], target_ind: Tensor, **_: Any) -> tuple[Tensor]:
         images = inputs[0]
-        return (slopes(model, images, torch.full((len(images),), target_ind, device=images.device)),)
+        return (slopes(model, images, target_ind.expand(len(images))),)
 
     return gradients
 
@@ -107,13 +115,15 @@ def _with_progress(gradients: Callable[..., Any], size: int, progress: Progress,
     captum still sums as many steps at once as without progress, so the sum is rounded in the same way."""
     done = 0
 
-    def in_passes(forward_fn: Any, inputs: tuple[Tensor], target_ind: Any, **_: Any) -> tuple[Tensor]:
+    def in_passes(forward_fn: Any, inputs: tuple[Tensor], target_ind: Tensor, **_: Any) -> tuple[Tensor]:
         nonlocal done
         parts: list[Tensor] = []
         # In even parts, so that no pass has a single step: torch multiplies single rows by another kernel, which rounds
         # differently.
-        for images in inputs[0].detach().tensor_split(max(1, len(inputs[0]) // size)):
-            parts += gradients(forward_fn, (images,), target_ind)
+        passes, count = max(1, len(inputs[0]) // size), len(inputs[0])
+        targets = target_ind.expand(count).tensor_split(passes)
+        for images, classes in zip(inputs[0].detach().tensor_split(passes), targets, strict=True):
+            parts += gradients(forward_fn, (images,), classes)
             done += len(images)
             progress(done, total)
         return (torch.cat(parts),)

@@ -22,6 +22,7 @@ from bort.explain._integrated import integrated_gradients
 from bort.explain._regions import SCALES, grow, segments
 
 _GROWTH = 10  # of progress for the growth of a map, where a step of Integrated Gradients or a scale is 1
+_IN_A_CALL = 16  # images that a GPU is given at a time, so that it does not wait for its host
 _REGIONS = len(SCALES) + _GROWTH  # of progress for the segments and the growth of one image
 
 _Later = Callable[[Progress | None], Tensor]
@@ -76,30 +77,34 @@ def xrai(
     maps: list[Tensor] = []
     with _pool(workers) as run:
         waiting: list[_Later] = []
-        for n in range(len(x)):
-            image = x[n : n + 1]
-            values = attributions[n] if attributions is not None else _values(model, image, classes[n], steps, meter)
-            waiting.append(run(image[0].detach().cpu(), values.detach().double().cpu(), dilation, min_pixels))
-            while waiting and (len(waiting) > 4 * workers or n + 1 == len(x)):
+        # On a CPU one by one: there the first map is finished before the second image is looked at.
+        count = 1 if x.device.type == "cpu" else _IN_A_CALL
+        for first in range(0, len(x), count):
+            images, targets = x[first : first + count], classes[first : first + count]
+            given = None if attributions is None else attributions[first : first + count]
+            values = _values(model, images, targets, steps, meter) if given is None else given
+            for image, of_image in zip(images.detach().cpu(), values.detach().double().cpu(), strict=True):
+                waiting.append(run(image, of_image, dilation, min_pixels))
+            while waiting and (len(waiting) > 4 * workers or first + count >= len(x)):
                 maps.append(waiting.pop(0)(meter.part(_REGIONS)).to(x))
     return torch.stack(maps)
 
 
-def _values(model: nn.Module, image: Tensor, target: Tensor, steps: int, meter: Meter) -> Tensor:
-    """(H, W): the mean over a black and a white baseline of the attributions, then the largest among the colours."""
+def _values(model: nn.Module, images: Tensor, targets: Tensor, steps: int, meter: Meter) -> Tensor:
+    """(N, H, W): the mean over a black and a white baseline of the attributions, then the largest among the colours."""
     attributions = [
         integrated_gradients(
             model,
-            image,
-            target[None],
+            images,
+            targets,
             steps=steps,
-            baseline=level.expand_as(image),
+            baseline=levels.view(-1, 1, 1, 1).expand_as(images),
             by_colour=True,
-            progress=meter.part(steps),
+            progress=meter.part(steps * len(images)),
         )
-        for level in (image.min(), image.max())
+        for levels in (images.flatten(1).amin(dim=1), images.flatten(1).amax(dim=1))
     ]
-    return torch.stack(attributions).mean(dim=0).amax(dim=1)[0]
+    return torch.stack(attributions).mean(dim=0).amax(dim=1)
 
 
 def _map(image: Tensor, values: Tensor, dilation: int, min_pixels: int, progress: Progress | None = None) -> Tensor:

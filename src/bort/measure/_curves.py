@@ -56,7 +56,7 @@ def curves(
             for number, (name, one) in enumerate(evaluations.items()):
                 if method in one:
                     _plot(cell, one[method].scores[score], name, number)
-            cell.set_title(explain.get(method).label)
+            cell.set_title(explain.get(method).label if method in explain.names() else method)
         for cell in cells[len(methods) :]:
             cell.remove()
         for cell in (row[0] for row in axes):

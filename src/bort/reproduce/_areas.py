@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 
+import torch
 from torch import Tensor, nn
 
-from bort import measure
+from bort import explain, measure
 from bort._precision import own_precision
 from bort.reproduce._result import Result
 
@@ -29,9 +31,21 @@ def areas_of(
 ) -> dict[str, dict[str, Any]]:
     """By method: areas under deletion and insertion by all scores, mean and standard error over the images. On a GPU products
     of matrices are in TF32, as torch's convolutions are anyway: RISE asks a network for a million outputs."""
-    with own_precision("high", x.device):
+    with own_precision("high", x.device), large_passes(x.device):
         evaluations = measure.evaluate(model, x, methods, steps=DELETION_STEPS, options=options)
     return {name: {"seconds": round(e.seconds, 2)} | mean_areas(e.scores) for name, e in evaluations.items()}
+
+
+@contextmanager
+def large_passes(device: torch.device) -> Iterator[None]:
+    """On a GPU: passes as large as its free memory allows. With the usual ones, which fit any GPU, a large one waits for its
+    host."""
+    if device.type != "cuda":
+        yield
+        return
+    numbers = torch.cuda.mem_get_info(device)[0] // 4
+    with explain.memory_budget(forward=numbers // 64, backward=numbers // 64, kept=numbers // 8):
+        yield
 
 
 def mean_areas(scores: Mapping[measure.Score, measure.DeletionInsertion]) -> dict[str, Any]:

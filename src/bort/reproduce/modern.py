@@ -14,7 +14,7 @@ from typing import Any, Final
 import torch
 
 from bort import explain, measure
-from bort.reproduce._areas import DELETION_STEPS, METHODS, areas_of, mean_areas, options_for
+from bort.reproduce._areas import DELETION_STEPS, METHODS, areas_of, large_passes, mean_areas, options_for
 from bort.reproduce._cells import accuracy_cell, failures, file_links, interval, markdown, values_of
 from bort.reproduce._measure import training
 from bort.reproduce._result import Result
@@ -58,10 +58,11 @@ def looked_at(trained: Trained, *, images: int, masks: int, compared: int = 100)
     few, classes = x[:compared], said[:compared]
     networks = (model, measure.randomised(model, x=x[:256]))
     similarity = {}
-    for name in METHODS:
-        method = explain.get(name)
-        maps, others = (method(network, few, classes, **options.get(name, {})) for network in networks)
-        similarity[name] = [round(mean, 4) for mean in measure.map_similarity(maps, others).means]
+    with large_passes(x.device):
+        for name in METHODS:
+            method = explain.get(name)
+            maps, others = (method(network, few, classes, **options.get(name, {})) for network in networks)
+            similarity[name] = [round(mean, 4) for mean in measure.map_similarity(maps, others).means]
     return training(trained) | {
         "methods": areas_of(model, x, METHODS, options),
         "random_map": mean_areas(random),
