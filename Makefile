@@ -5,7 +5,8 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --disable-pip-version-check --constraint constraints.txt
 # A file's tests stay in one process, which makes what they share once; in order, so that the last ones are short.
-PARALLEL := -n 2 --dist loadfile --no-loadscope-reorder
+WORKERS ?= 2
+PARALLEL := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 # Not docs itself: ruff would set the code in its pages anew.
 SOURCES := src tests benchmarks examples docs/*.py
 

@@ -1,10 +1,11 @@
 """Where the time of the penalty goes on a GPU: kernel by kernel, by torch's profiler, with the rate of the two products.
 
-    python benchmarks/kernels.py [--nets ResNet-50 …] [--steps 20] [--block-batches 512] [--out FILE.json]
+    python benchmarks/kernels.py [--nets ResNet-50 …] [--steps 20] [--block-batches 512] [--scratch 24 48] [--out FILE.json]
 
 Also how many kernels the penalty has in a step, and how long the host takes to launch its CUDA graph. With --block-batches
 each network is measured a second time, with weights of one shape, from that short side on, in batches for the kernels of
-large weights (`bort.optim.kernels.Tuning.block_batches`).
+large weights (`bort.optim.kernels.Tuning.block_batches`). With --scratch it is also measured with so many MiB of scratch:
+less of it makes more rounds, whose staged weights may stay in the cache.
 """
 
 from __future__ import annotations
@@ -66,9 +67,10 @@ def products(net: str) -> float:
     return total
 
 
-def tunings(block_batches: int | None) -> dict[str, Tuning]:
+def tunings(block_batches: int | None, scratch: list[int]) -> dict[str, Tuning]:
     """By the name that their results get."""
-    return {"": Tuning()} | ({} if block_batches is None else {", block batches": Tuning(block_batches=block_batches)})
+    batched = {} if block_batches is None else {", block batches": Tuning(block_batches=block_batches)}
+    return {"": Tuning()} | batched | {f", {size} MiB": Tuning(scratch_bytes=size * 2**20) for size in scratch}
 
 
 def main() -> None:
@@ -76,6 +78,7 @@ def main() -> None:
     parser.add_argument("--nets", nargs="+", default=list(NETS))
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--block-batches", type=int, metavar="SIDE")
+    parser.add_argument("--scratch", type=int, nargs="+", default=[], metavar="MIB")
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
     if not torch.cuda.is_available():
@@ -84,7 +87,7 @@ def main() -> None:
     rows = []
     for net in arguments.nets:
         flops = products(net)
-        for name, tuning in tunings(arguments.block_batches).items():
+        for name, tuning in tunings(arguments.block_batches, arguments.scratch).items():
             _group_penalty.Kernels = partial(Kernels, tuning=tuning)  # type: ignore[assignment, misc]
             for cls, options in ((bort.BortA, {}), (bort.BortS, {"momentum": 0.9})):
                 times = kernel_times(net, cls, arguments.steps, **options)
@@ -98,6 +101,7 @@ def main() -> None:
     print(table(("network", "optimizer", *header), rows, right=range(2, 11)))
     if arguments.out:
         options = "" if arguments.block_batches is None else f" --block-batches {arguments.block_batches}"
+        options += f" --scratch {' '.join(map(str, arguments.scratch))}" if arguments.scratch else ""
         command = f"python benchmarks/kernels.py --nets {' '.join(arguments.nets)}{options}"
         arguments.out.write_text(
             json.dumps({"command": command, "results": results, **describe(SEED)}, indent=2) + "\n"
