@@ -47,10 +47,10 @@ def serve(
         explorer = Explorer(subjects() if callable(subjects) else subjects, cache=_cache_folder())
         token = None if address in LOCAL else secrets.token_urlsafe(24)
         server = _ServerThread(_server(explorer, listening, address, token), listening)
-        if token:
-            say(f"Everybody who reaches {address} and has this address can use the explorer and this machine's time.")
-        say(f"{_link(listening, address, token)}  (Ctrl-C ends it)")
         try:
+            if token:
+                say(f"Everybody who reaches {address} and has this address can use the explorer and this machine's time.")
+            say(f"{_link(listening, address, token)}  (Ctrl-C ends it)")  # from here on it does, with status 0
             server.wait()
         except KeyboardInterrupt:
             pass
