@@ -49,7 +49,9 @@ def serve(
         server = _ServerThread(_server(explorer, listening, address, token), listening)
         try:
             if token:
-                say(f"Everybody who reaches {address} and has this address can use the explorer and this machine's time.")
+                say(
+                    f"Everybody who reaches {address} and has this address can use the explorer and this machine's time."
+                )
             say(f"{_link(listening, address, token)}  (Ctrl-C ends it)")  # from here on it does, with status 0
             server.wait()
         except KeyboardInterrupt:
