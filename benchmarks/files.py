@@ -13,6 +13,7 @@ import argparse
 import json
 import os
 import shutil
+import statistics
 import tempfile
 import time
 from collections.abc import Iterator
@@ -123,10 +124,11 @@ def main() -> None:
             for _ in range(arguments.rounds):
                 rates["timm"].append(timm_rate(folder, recipe, arguments.workers))
                 rates["bort"].append(our_rate(folder, recipe, arguments.workers))
-            medians = {side: sorted(values)[len(values) // 2] for side, values in rates.items()}
+            medians = {side: statistics.median(values) for side, values in rates.items()}
             rows.append({"recipe": name, "images_s": rates, "ratio": medians["bort"] / medians["timm"]} | medians)
             print(f"{name}: {medians['timm']:.0f} → {medians['bort']:.0f} images/s", flush=True)
-    command = "python benchmarks/files.py"
+    options = f"--images {arguments.images} --workers {arguments.workers} --rounds {arguments.rounds}"
+    command = f"python benchmarks/files.py {options}"
     result = {"rows": rows, "workers": arguments.workers, "images": arguments.images, "command": command, **describe(0)}
     arguments.out.write_text(json.dumps(result, indent=2) + "\n")
     shown = [(row["recipe"], f"{row['timm']:.0f}", f"{row['bort']:.0f}", f"{row['ratio']:.1f}") for row in rows]

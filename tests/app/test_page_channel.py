@@ -150,10 +150,8 @@ def test_progress_while_it_is_made(tab, server, explorer, monkeypatch):
     grows = (
         "before => { const bar = document.querySelector('progress'); return bar && bar.value > before && bar.value }"
     )
-    seen = [5]
-    for _ in range(2):
-        seen.append(tab.wait_for_function(grows, arg=seen[-1]).json_value())
-    assert seen == sorted(seen)
+    first = tab.wait_for_function(grows, arg=5).json_value()
+    tab.wait_for_function(grows, arg=first)
     card(tab).locator(".after").click()
     tab.locator("h3", has_text="channel 2 of ").first.wait_for()
     monkeypatch.undo()

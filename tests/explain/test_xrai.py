@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from bort import explain, nets
+from bort.explain import _xrai
 from bort.explain._xrai import Meter
 from tests.explain.test_regions import attributions, picture
 
@@ -45,6 +46,19 @@ def test_with_workers():
     assert set(multiprocessing.active_children()) <= before
     with pytest.raises(ValueError, match="workers=-1"):
         explain.xrai(net, x, workers=-1)
+
+
+def test_several_images_in_a_call(monkeypatch):
+    """As on a GPU: the maps are those of the images one by one, each from its own black and white."""
+    net = nets.create("lenet", channels=1).double()
+    x = torch.stack([picture(1, 28, 28, seed) * (1 + seed) for seed in range(3)])
+    one_by_one = explain.xrai(net, x, [3, 0, 7], steps=5)
+    monkeypatch.setattr(_xrai, "images_in_a_call", lambda x: 2)
+    calls = []
+    together = explain.xrai(net, x, [3, 0, 7], steps=5, progress=lambda *call: calls.append(call))
+    torch.testing.assert_close(together, one_by_one, rtol=1e-9, atol=1e-12)
+    assert calls[-1][0] == calls[-1][1]
+    assert calls == sorted(calls)
 
 
 def test_a_flat_image():

@@ -77,8 +77,7 @@ def xrai(
     maps: list[Tensor] = []
     with _pool(workers) as run:
         waiting: list[_Later] = []
-        # On a CPU one by one: there the first map is finished before the second image is looked at.
-        count = 1 if x.device.type == "cpu" else _IN_A_CALL
+        count = images_in_a_call(x)
         for first in range(0, len(x), count):
             images, targets = x[first : first + count], classes[first : first + count]
             given = None if attributions is None else attributions[first : first + count]
@@ -88,6 +87,11 @@ def xrai(
             while waiting and (len(waiting) > 4 * workers or first + count >= len(x)):
                 maps.append(waiting.pop(0)(meter.part(_REGIONS)).to(x))
     return torch.stack(maps)
+
+
+def images_in_a_call(x: Tensor) -> int:
+    """Of Integrated Gradients. On a CPU one: there the first map is finished before the second image is looked at."""
+    return 1 if x.device.type == "cpu" else _IN_A_CALL
 
 
 def _values(model: nn.Module, images: Tensor, targets: Tensor, steps: int, meter: Meter) -> Tensor:
