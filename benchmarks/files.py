@@ -1,6 +1,7 @@
 """Images a second that worker processes bring from JPEG files of many sizes: decoded and cropped, the rest is the device's.
 
     python benchmarks/files.py [--images 6000] [--workers 2] --out FILE.json
+    python benchmarks/files.py --profile --out FILE.json    # CPU time of each part for an image, in one process
 
 Both sides in one run, alternating, on the same files (500 × 375 and 375 × 500, 200 pictures made here and copies of them,
 quality 90) at 224 px: timm's
@@ -16,7 +17,7 @@ import shutil
 import statistics
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ from torch.utils.data import Dataset as TorchDataset
 from bort import data, train
 from bort._environment import describe
 from bort._table import table
+from bort.augment import crop_boxes, crop_with_pil, image_keys
 from bort.train._images import feed_for
 from bort.train._world import World
 
@@ -106,14 +108,44 @@ def _rate(counts: Iterator[int], workers: int) -> float:
     return sum(count for _, count in middle[1:]) / (middle[-1][0] - middle[0][0])
 
 
+def profile(folder: data.Folder, recipe: train.Recipe) -> dict[str, float]:
+    """Milliseconds of CPU time an image, of what both sides do and of what timm's transforms do besides."""
+    samples, size = TimmSamples(folder, recipe), recipe.data.image_size
+    crop, change, finish = samples._stages
+    files = [file for file, _ in folder.train_files[:DISTINCT]]
+    boxes = [crop_boxes(image_keys(7, torch.tensor([n])), 375, 375) for n in range(len(files))]
+    decoded, decoding = _timed(folder.read, files)
+    _, cropping = _timed(lambda pair: crop_with_pil(pair[0], pair[1], size), list(zip(decoded, boxes, strict=True)))
+    cropped, timm_cropping = _timed(crop, decoded)
+    _, rest = _timed(lambda image: finish(change(image)), cropped)
+    return {"decode": decoding, "crop, bort": cropping, "crop, timm": timm_cropping, "the rest, timm": rest}
+
+
+def _timed(function: Callable[[Any], Any], items: Sequence[Any]) -> tuple[list[Any], float]:
+    function(items[0])
+    start = time.process_time()
+    results = [function(item) for item in items]
+    return results, 1e3 * (time.process_time() - start) / len(items)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--images", type=int, default=6000)
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--profile", action="store_true", help="only this")
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
     rows = []
+    if arguments.profile:
+        torch.set_num_threads(1)
+        with tempfile.TemporaryDirectory() as root:
+            make_images(Path(root), DISTINCT)
+            parts = profile(data.load("folder:photos", root), train.recipes.get(RECIPES[0]))
+        print(table(("part", "ms an image"), [(part, f"{ms:.2f}") for part, ms in parts.items()], right=(1,)))
+        whole = {"command": "python benchmarks/files.py --profile", "recipe": RECIPES[0], "ms": parts, **describe(0)}
+        arguments.out.write_text(json.dumps(whole, indent=2) + "\n")
+        return
     with tempfile.TemporaryDirectory() as root:
         make_images(Path(root), arguments.images)
         folder = data.load("folder:photos", root)
