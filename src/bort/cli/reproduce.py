@@ -27,6 +27,7 @@ def reproduce(
     runs: Path | None = None,
     device: str = "auto",
     workers: int = 2,
+    compile: bool = False,
     data_root: Path | None = None,
 ) -> None:
     """Run what is missing of one of the paper's tables; what is half done goes on.
@@ -40,6 +41,7 @@ def reproduce(
         runs: the folder for the trainings; runs/reproduce by default.
         device: cpu, cuda, …; auto takes a GPU if there is one.
         workers: processes that read the images of a folder.
+        compile: use torch.compile in the trainings; saves time for networks of timm on a GPU.
         data_root: where the data sets are; default: $BORT_DATA, or ~/.cache/bort.
     """
     with exit_on_error("reproduce"):
@@ -48,7 +50,7 @@ def reproduce(
 
         folder = out or Path("results/quick" if quick else "results")
         trainings = runs or Path("runs/reproduce-quick" if quick else "runs/reproduce")
-        runtime = train.Runtime(device=device, workers=workers, data_root=data_root)
+        runtime = train.Runtime(device=device, workers=workers, compile=compile, data_root=data_root)
         try:
             files = run(table, folder, trainings, runtime, quick=quick, seeds=seeds or None, only=only)
         except train.Interrupted as stop:
