@@ -113,6 +113,28 @@ def modern(row, deletion, insertion, seed):
     return result("modern", recipe, 40.0, seed=seed, similarity={name: [0.1, 0.3] for name in METHODS}, **metrics)
 
 
+def test_pulls_are_paired_by_seed_with_none():
+    recipes = {e.recipe.name: e.recipe for e in get("pull").experiments(False)}
+    rows = []
+    for name, accuracies in {
+        "deit-s-plain-pull-0": (40.0, 42.0),
+        "deit-s-plain-pull-1.5": (45.0, 48.0),
+        "acnn-base-pull-0": (30.0,),
+        "acnn-base-scale-2-pull-5": (28.0,),
+    }.items():
+        rows += [result("pull", recipes[name], accuracy, seed=seed) for seed, accuracy in enumerate(accuracies)]
+    text = get("pull").section(rows)
+    assert line(text, "| DeiT-S, crops and flips | 0 |").startswith(
+        "| DeiT-S, crops and flips | 0 | 41.00 ± 1.41 (n = 2) |  |"
+    )
+    assert "| 46.50 ± 2.12 (n = 2) | +5.50 [-0.85, +11.85] (n = 2) |" in line(text, "| DeiT-S, crops and flips | 1.5 |")
+    # Without a pull there is no target: the same training is the baseline of both.
+    assert "| 28.00 (n = 1) | -2.00 (n = 1) |" in line(text, "| ACNN-Base, WᵀW = 2·I | 5 |")
+    short = get("pull").summary(rows)
+    assert "| 1.5 | 41.00 ± 1.41 (n = 2) → 46.50 ± 2.12 (n = 2) | +5.50 [-0.85, +11.85] (n = 2) |" in short
+    assert "| ACNN-Base, WᵀW = 2·I | 0 | 30.00 (n = 1) | none is better |" in short
+
+
 def test_areas_of_modern_networks_are_paired_by_seed():
     baseline, bort = (e.recipe.name for e in get("modern").experiments(False)[:2])
     rows = [

@@ -15,6 +15,7 @@ from bort import explain, invert, train
 from bort.reproduce._areas import areas_of
 from bort.reproduce._cells import (
     accuracy_cell,
+    difference_cell,
     failures,
     file_links,
     markdown,
@@ -31,9 +32,20 @@ from bort.train.recipes import Augment
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+LABELS: Final = {
+    "deit-s": "DeiT-S",
+    "deit-s-plain": "DeiT-S, crops and flips",
+    "resnet50": "ResNet-50",
+    "resnet50-plain": "ResNet-50, crops and flips",
+    "acnn-small": "ACNN-Small",
+    "acnn-base": "ACNN-Base",
+    "acnn-base-scale-2": "ACNN-Base, WᵀW = 2·I",
+}
+"""What pages and figures call the networks, in their order."""
 PULLS: Final = (0.0, 0.15, 0.5, 1.5, 5.0, 15.0)
 _METHODS: Final = ("ig", "rise", "sat")
 _HELD_OUT: Final = 10
+_WIDE: Final = "-scale-2"
 
 
 def deit() -> Recipe:
@@ -46,7 +58,7 @@ def resnet() -> Recipe:
 
 
 def resnet_plain() -> Recipe:
-    """With crops and flips the recipe's weight decay, made for 300 epochs of ImageNet, is far too small: with the usual one."""
+    """With the usual weight decay: the recipe's is for 300 epochs of ImageNet, and far too small here."""
     base = plain(resnet())
     return replace(base, optim=replace(base.optim, weight_decay=5e-4))
 
@@ -90,7 +102,7 @@ def experiments(quick: bool) -> list[Experiment]:
         look = partial(looked_at, images=16, masks=50)
         return [Experiment(pulled(replace(digits, name="lenet"), pull), look) for pull in (0.0, 1.5, 15.0)]
     look = partial(looked_at, images=200, masks=1000)
-    wide = replace(acnn_base(), name="acnn-base-scale-2", optim=replace(acnn_base().optim, scale=2.0))
+    wide = replace(acnn_base(), name=f"acnn-base{_WIDE}", optim=replace(acnn_base().optim, scale=2.0))
     networks = (deit(), plain(deit()), resnet(), resnet_plain(), acnn_small(), acnn_base(), wide)
     # Without a pull there is no target either, so its scale makes no difference.
     return [Experiment(pulled(n, pull), look) for n in networks for pull in PULLS if pull or n is not wide]
@@ -116,7 +128,13 @@ def _networks(results: list[Result]) -> dict[str, dict[float, list[Result]]]:
     for result in results:
         name, _, pull = result.row.rpartition("-pull-")
         networks.setdefault(name, {}).setdefault(float(pull), []).append(result)
-    return {name: dict(sorted(pulls.items())) for name, pulls in networks.items()}
+    for name, pulls in networks.items():
+        without = networks.get(name.removesuffix(_WIDE), {}).get(0.0)
+        if without:
+            pulls[0.0] = without
+    order = {name: number for number, name in enumerate(LABELS)}
+    names = sorted(networks, key=lambda name: (order.get(name, len(order)), name))
+    return {name: dict(sorted(networks[name].items())) for name in names}
 
 
 def _mean(seeds: list[Result], *path: str) -> float:
@@ -148,16 +166,24 @@ def section(results: list[Result]) -> str:
     for name, pulls in _networks([result for result in results if not result.failed]).items():
         for pull, seeds in pulls.items():
             cells = (_cell(_mean(seeds, *path)) for path in _COLUMNS.values())
-            rows.append((name, f"{pull:g}", accuracy_cell(seeds), *cells, file_links(seeds)))
+            difference = difference_cell(pulls.get(0.0, []), seeds) if pull else ""
+            rows.append((_label(name), f"{pull:g}", accuracy_cell(seeds), difference, *cells, file_links(seeds)))
     text = (
         "`bort reproduce pull`. Pull = λ · Σ lr / (1 − momentum), 0: the optimizer without Bort, with the same weight decay. "
         f"Accuracy and calibration are on every {_HELD_OUT}th training image, which was held out; accuracy under noise, blur "
         f"and FGSM on 1,000 of them, deletion and insertion (probability) on {results[0].metrics.get('images', '–')}.\n\n"
+        "DeiT-S and ResNet-50 have the paper's augmentation and Bort's weight decay of Table 2; *crops and flips*: without "
+        "the rest of the augmentation, ResNet-50 also with the usual weight decay, 5e-4, in place of the recipe's 2e-5.\n\n"
         f"{failures(results)}"
-        '"–": not measured. One seed is no proof: the spread between seeds is not known yet where n = 1.\n\n'
+        '"–": not measured. Differences are from pull 0, paired by seed, with a 95% interval. One seed is no proof: the '
+        "spread between seeds is not known yet where n = 1.\n\n"
         f"{_CURVES}"
     )
-    return text_and_table(text, ("network", "pull", "held-out accuracy %", *_COLUMNS, "files"), rows)
+    return text_and_table(text, ("network", "pull", "held-out accuracy %", "difference", *_COLUMNS, "files"), rows)
+
+
+def _label(name: str) -> str:
+    return LABELS.get(name, name)
 
 
 _CURVES: Final = "![what each pull gains and costs](pull/curves.png)"
@@ -170,42 +196,53 @@ def summary(results: list[Result]) -> str:
         if len(pulls) < 2:
             continue  # nothing to compare yet
         best = max(pulls, key=lambda pull: mean_accuracy(pulls[pull]) or 0.0)
-        ends = [pulls[pull] for pull in (0.0, best) if pull in pulls]
+        ends = [pulls[pull] for pull in sorted({0.0, best}) if pull in pulls]
         insertion = " → ".join(_cell(_mean(seeds, *_COLUMNS["IG insertion ↑"])) for seeds in ends)
-        rows.append((name, f"{best:g}", " → ".join(map(accuracy_cell, ends)), insertion))
+        difference = difference_cell(pulls.get(0.0, []), pulls[best]) if best else "none is better"
+        rows.append((_label(name), f"{best:g}", " → ".join(map(accuracy_cell, ends)), difference, insertion))
     text = (
         "Pull = λ · Σ lr / (1 − momentum); trained with pulls from 0 (the optimizer without Bort, same weight decay) to 15, "
         "compared on held-out training images"
     )
-    header = ("network", "best pull", "held-out accuracy %, 0 → best", "IG insertion ↑, 0 → best")
+    header = ("network", "best pull", "held-out accuracy %, 0 → best", "difference", "IG insertion ↑, 0 → best")
     return f"{text}.\n\n{_CURVES}\n\n{markdown(header, rows)}"
 
 
 def chart(results: list[Result]) -> Figure | None:
-    """Curves over the pull, a line a network."""
-    from bort.pictures import colour, legend, panels, style
+    """Curves over the pull, a line a network; where there are several seeds, a small mark for each."""
+    from bort.pictures import colour, key, legend, panels, style
 
     networks = {name: pulls for name, pulls in _networks(results).items() if len(pulls) > 1}
     if not networks:
         return None
-    shown = {"held-out accuracy": ("accuracy",)} | {
+    shown: dict[str, tuple[str, ...]] = {"held-out accuracy": ("accuracy",)} | {
         title: _COLUMNS[title]
         for title in ("median residual", "IG deletion ↓", "IG insertion ↑", "reconstruction", "calibration error ↓")
     }
     with style():
-        figure, rows = panels(2, 3, 300, 230)
+        figure, rows = panels(2, 3, 300, 245)
         for axes, (title, path) in zip((axes for row in rows for axes in row), shown.items(), strict=True):
             for number, (name, pulls) in enumerate(networks.items()):
-                places = [max(pull, 0.05) for pull in pulls]  # 0 has no place on a logarithmic axis
-                values = [_mean(seeds, *path) for seeds in pulls.values()]
-                axes.plot(places, values, marker="o", color=colour(number), label=legend(name))
+                places = [max(pull, _ZERO) for pull in pulls]
+                means = [_mean(seeds, *path) for seeds in pulls.values()]
+                # A target other than I is a variant of the network above it: in its colour, dashed.
+                line = "--" if name.endswith(_WIDE) else "-"
+                shade = colour(number - (line == "--"))
+                axes.plot(places, means, line, marker="o", color=shade, label=legend(_label(name)))
+                for place, seeds in zip(places, pulls.values(), strict=True):
+                    values = values_of(seeds, *path) if len(seeds) > 1 else []
+                    axes.plot([place] * len(values), values, "_", color=shade, markersize=9)
             axes.set_xscale("log")
-            axes.set_xticks([0.05, *PULLS[1:]], ["0", *(f"{pull:g}" for pull in PULLS[1:])])
+            axes.set_xticks([_ZERO, *PULLS[1:]], ["0", *(f"{pull:g}" for pull in PULLS[1:])])
             axes.minorticks_off()
             axes.set_title(title)
+        for axes in rows[-1]:
             axes.set_xlabel("pull")
-        rows[0][0].legend()
+        key(figure, rows[0][0])
     return figure
 
+
+_ZERO: Final = 0.05
+"""Where 0 is drawn, which has no place on a logarithmic axis."""
 
 TABLE = Table("How strong to pull", experiments, section, summary, seeds=(0,), charts={"curves": chart})
