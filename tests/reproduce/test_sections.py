@@ -94,6 +94,19 @@ def test_the_papers_pull_by_the_mean_of_its_rates(row, pull):
     assert pull == pytest.approx(by_hand, rel=0.03)
 
 
+@pytest.mark.parametrize(
+    ("row", "pull"), [("vgg16 | bort-a", 0.019), ("resnet50 | bort-l", 0.0094), ("deit-s | bort-a", 4.7)]
+)
+def test_how_far_the_papers_rows_pull(row, pull):
+    """Where singular values end, step by step."""
+    *_, from_less, from_three, _ = line(get("table2").section([]), f"| {row} |").strip("| ").split(" | ")
+    for start, end in ((1.5, from_less), (3.0, from_three)):
+        sigma = start
+        for _ in range(10_000):
+            sigma -= pull / 10_000 * (sigma**3 - sigma)
+        assert f"{sigma:.2f}" == end
+
+
 @pytest.mark.parametrize("n", range(2, 11))
 def test_intervals_are_students(n):
     stats = pytest.importorskip("scipy.stats")
