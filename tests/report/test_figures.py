@@ -121,6 +121,38 @@ def test_a_run_without_a_finished_epoch(subjects):
     assert "plain" not in draw("training", both).look, "the other's curve is drawn"
 
 
+def pulled(subject, name, pull, accuracy):
+    """A subject of the same weights, as if it were trained with this pull."""
+    return replace(
+        subject, name=name, history=({"epoch": 1, "pull": pull, "accuracy": accuracy, "residual": 2 - accuracy},)
+    )
+
+
+def test_curves_over_pulls_go_through_the_means_of_their_runs(subjects):
+    runs = [("a", 0.0, 0.4), ("b", 0.0, 0.5), ("c", 1.5, 0.7), ("d", 15.0, 0.6)]
+    drawn = draw(
+        "pulls", [pulled(subjects[0], *run) for run in runs] + [Subject("untrained", subjects[0].model)], sizes=SMALL
+    )
+    accuracy, residual, gap, correlation = drawn.figure.axes
+    marks, line = accuracy.get_lines()
+    assert sorted(marks.get_ydata()) == pytest.approx([40, 50, 60, 70])
+    assert list(line.get_ydata()) == pytest.approx([45, 70, 60])
+    assert [label.get_text() for label in accuracy.get_xticklabels()] == ["0", "1.5", "15"]
+    assert list(residual.get_lines()[1].get_ydata()) == pytest.approx([1.55, 1.3, 1.4])
+    assert "The most accurate is c, with a pull of 1.5." in drawn.look
+    measured = Measured(subjects[0], SMALL)
+    expected = measured.reconstructions().correlations.mean().item()
+    assert list(correlation.get_lines()[1].get_ydata()) == pytest.approx([expected] * 3)
+    areas = [e.scores["relative"] for e in measured.evaluate(measured.methods).values()]
+    expected = np.nanmean([(area.insertion - area.deletion).cpu() for area in areas])
+    assert list(gap.get_lines()[1].get_ydata()) == pytest.approx([expected] * 3, rel=1e-4)
+
+
+def test_two_pulls_make_no_curve(subjects):
+    with pytest.raises(Missing, match=r"3 different pulls or more, such as 0, 1\.5 and 5 .*; here are 1"):
+        draw("pulls", [pulled(subjects[0], "a", 1.5, 0.4), pulled(subjects[0], "b", 1.5, 0.5)])
+
+
 def test_ratios_of_networks_with_other_shapes_under_the_same_names(subjects):
     """A dotted line is a layer's least ratio, and there is none where two networks have another one."""
     other = Subject("narrower", nets.create("acnn-small", width=0.02, narrowest=4), examples=subjects[0].examples)

@@ -47,12 +47,17 @@ def training(subjects: list[Measured]) -> Drawn:
         key(figure, cells[0])
     ends = [
         f"{s.name} ends after {plural(len(s.history), 'epoch')} at {s.history[-1]['accuracy']:.2%} of all test images and "
-        f"residual {s.history[-1]['residual']:.3f}"
+        f"residual {s.history[-1]['residual']:.3f}{_after_pull(s.history[-1].get('pull'))}"
         for s in trained
         if s.history[-1].keys() >= {"accuracy", "residual"}
     ]
     look = "The residual is the largest distance of a layer to the constraint, 0 on it."
     return Drawn(figure, f"{look} {'; '.join(ends)}." if ends else look)
+
+
+def _after_pull(pull: float | None) -> str:
+    """Of λ over the whole training; runs of version 0.1.0 do not have it."""
+    return f", after a pull of {pull:.3g}" if pull else ""
 
 
 def deletion(subjects: list[Measured], say: Say | None = None) -> Drawn:

@@ -13,6 +13,7 @@ from bort.report._illustration import Drawn, Illustration
 from bort.report._images import adversaries, clusters, features, reconstruction, saliency
 from bort.report._measured import Measured, Say, measured
 from bort.report._paper import PLACES, in_paper
+from bort.report._pulls import pulls
 from bort.report._weights import gram, ratio, sigma
 from bort.subject import Subject
 
@@ -111,6 +112,14 @@ FIGURES: dict[str, FigureKind] = {
         "Training curves",
         "tab:mnist_cifar10",
         "Training and test loss, test accuracy and residual by epoch, a line a run",
+    ),
+    "pulls": FigureKind(
+        pulls,
+        "training",
+        "What each pull gains and costs",
+        "fig:ablation_cifar10",
+        "Accuracy, residual, insertion less deletion and reconstructions over the pull, a mark a run",
+        slow=True,
     ),
 }
 """The figures by name, in the report's order: what draws each, its title, its place in the paper and what it shows."""

@@ -16,6 +16,7 @@ PLACES: Final = {
     "fig:3_1_topk64_recon": "figure 6a",
     "fig:3_2_topk64_decom": "figure 6b",
     "fig:3_3_adversary": "figure 6c",
+    "fig:ablation_cifar10": "figure 7",
 }
 
 

@@ -1,0 +1,63 @@
+"""What a pull gains and costs, where several networks were trained with different ones."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable
+from typing import Final
+
+from bort.pictures import colour, panels, style
+from bort.report._areas import gaps
+from bort.report._illustration import WIDTH, Drawn
+from bort.report._measured import Measured, Say, shared_methods
+from bort.report._words import plural
+from bort.subject import Missing
+
+_FEWEST: Final = 3
+"""Pulls that make a curve."""
+
+
+def pulls(subjects: list[Measured], say: Say | None = None) -> Drawn:
+    """Accuracy, distance to the constraint, explanations and reconstructions over the pull (as fig:ablation_cifar10 has
+    accuracy over λ): a mark a run, a line through the means."""
+    trained = [measured for measured in subjects if _last(measured).keys() >= {"pull", "residual", "accuracy"}]
+    at = sorted({_last(measured)["pull"] for measured in trained})
+    if len(at) < _FEWEST:
+        raise Missing(
+            f"it takes runs with {_FEWEST} different pulls or more, such as 0, 1.5 and 5 (optim.pull); here are {len(at)}"
+        )
+    methods = shared_methods(trained)
+    for measured in trained:
+        measured.evaluate(methods, say)
+    shown: dict[str, Callable[[Measured], float]] = {
+        "% of the test images": lambda measured: 100 * _last(measured)["accuracy"],
+        "residual": lambda measured: _last(measured)["residual"],
+        "insertion less deletion": lambda measured: gaps(measured, methods).nanmean().item(),
+        "correlation of reconstructions": lambda measured: measured.reconstructions().correlations.mean().item(),
+    }
+    values = {
+        title: [(_last(measured)["pull"], value(measured)) for measured in trained] for title, value in shown.items()
+    }
+    with style():
+        figure, axes = panels(2, 2, WIDTH / 2, 180)
+        for cell, (title, points) in zip((cell for row in axes for cell in row), values.items(), strict=True):
+            # A place for each pull, since the usual ones, 0 among them, fit neither a linear nor a logarithmic axis.
+            cell.plot([at.index(pull) for pull, _ in points], [value for _, value in points], "o", color=colour(0))
+            means = [statistics.mean(value for pull, value in points if pull == each) for each in at]
+            cell.plot(range(len(at)), means, color=colour(0))
+            cell.set_xticks(range(len(at)), [f"{pull:.3g}" for pull in at])
+            cell.set_title(title)
+            cell.set_xlabel("pull")
+    most_accurate = max(trained, key=lambda measured: _last(measured)["accuracy"])
+    look = (
+        f"Runs with {plural(len(at), 'different pull')}, a mark each; the pull is λ · Σ lr / (1 − momentum), 0 without Bort. "
+        f"Insertion less deletion is the mean over {plural(len(methods), 'method')}. The most accurate is "
+        f"{most_accurate.name}, with a pull of {_last(most_accurate)['pull']:.3g}. Runs that differ in more than the pull "
+        "are not comparable."
+    )
+    return Drawn(figure, look)
+
+
+def _last(measured: Measured) -> dict[str, float]:
+    """The last record of its history; empty if it has none."""
+    return measured.subject.history[-1] if measured.subject.history else {}
