@@ -145,7 +145,9 @@ def key(figure: Figure, cell: Axes) -> None:
     if handles:
         widest = 50 + 7 * max(len(label) for label in labels)  # pixels of a line, a gap and a name
         columns = int(figure.get_figwidth() * _PIXELS_PER_INCH / widest)
-        figure.legend(handles, labels, loc="outside upper left", ncols=max(1, min(len(labels), columns)))
+        figure.legend(
+            handles, labels, loc="outside upper left", ncols=max(1, min(len(labels), columns)), handlelength=3
+        )
 
 
 def to_svg(figure: Figure, *, transparent: bool = True) -> str:
