@@ -1,4 +1,4 @@
-"""fig:ablation_cifar10: weight decay by λ, as a table and as a chart."""
+"""Figure 7 (fig:ablation_cifar10): weight decay by λ, as a table and as a chart."""
 
 from __future__ import annotations
 
@@ -93,6 +93,4 @@ def chart(results: list[Result]) -> Figure:
     return figure
 
 
-TABLE = Table(
-    "fig:ablation_cifar10: weight decay by λ", experiments, section, summary, seeds=(0,), charts={"grid": chart}
-)
+TABLE = Table("Figure 7: weight decay by λ", experiments, section, summary, seeds=(0,), charts={"grid": chart})

@@ -1,4 +1,4 @@
-"""Figures 1 to 3 of the paper: in numbers for each network, drawn with SGD's and Bort-S's beside each other, and the
+"""Figures 3 to 6 of the paper: in numbers for each network, drawn with SGD's and Bort-S's beside each other, and the
 trade-off of adversaries as a chart."""
 
 from __future__ import annotations
@@ -236,4 +236,4 @@ def _line(axes: Axes, adversaries: list[dict[str, Any]], line_colour: str, marke
         axes.annotate(k, place, fontsize=6, color=MUTED, xytext=(3, 3), textcoords="offset points")
 
 
-TABLE = Table("Figures 1 to 3", experiments, section, summary, seeds=(0,), charts={"trade-off": trade_off_chart})
+TABLE = Table("Figures 3 to 6", experiments, section, summary, seeds=(0,), charts={"trade-off": trade_off_chart})
