@@ -1,8 +1,9 @@
-"""One thread a process, since the tests run in several and their matrices are small; the same chance for each test; and which
-tests are long, as measured."""
+"""One thread a process, since the tests run in several and their matrices are small; and the same chance for each test."""
 
-from collections import Counter
-from pathlib import Path
+import gc
+import os
+
+os.environ["OMP_NUM_THREADS"] = "1"  # before torch, and for all processes that tests start
 
 import pytest
 import torch
@@ -11,6 +12,8 @@ from hypothesis import settings
 from tests.pages import browser, runs, subjects
 
 __all__ = ["browser", "runs", "subjects"]  # one browser for all tests of a process: playwright takes no second
+
+pytest_plugins = ["tests.long"]
 
 torch.set_num_threads(1)
 
@@ -40,40 +43,8 @@ def x():
     return torch.rand(3, 1, 28, 28, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 
 
-LONG = Path(__file__).with_name("long.txt")
-"""Tests that took more than `LIMIT` seconds when they were measured: `make check` leaves them out."""
-LIMIT = 0.3
-
-
-def pytest_addoption(parser):
-    parser.addoption("--write-long", action="store_true", help="measure which tests are long: writes tests/long.txt")
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items):
-    long = set(LONG.read_text(encoding="utf-8").splitlines())
-    for item in items:
-        if item.nodeid in long:
-            item.add_marker(pytest.mark.long)
-
-
-def pytest_configure(config):
-    if config.getoption("--write-long") and not hasattr(config, "workerinput"):
-        config.pluginmanager.register(_Durations())
-
-
-class _Durations:
-    """Writes the list, of the files whose tests have run; entries of others stay."""
-
-    def __init__(self):
-        self.seconds = Counter()
-
-    def pytest_runtest_logreport(self, report):
-        self.seconds[report.nodeid] += report.duration if report.when == "call" else 0
-
-    def pytest_sessionfinish(self):
-        measured = {test.partition("::")[0] for test in self.seconds}
-        entries = LONG.read_text(encoding="utf-8").splitlines()
-        long = {test for test in entries if test.partition("::")[0] not in measured}
-        long |= {test for test, seconds in self.seconds.items() if seconds > LIMIT}
-        LONG.write_text("".join(f"{test}\n" for test in sorted(long)), encoding="utf-8")
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish():
+    """What is imported stays: the garbage collector need not look through it in every test."""
+    gc.collect()
+    gc.freeze()
