@@ -7,6 +7,8 @@ PIP    := $(BIN)/python -m pip install --disable-pip-version-check --constraint 
 # A file's tests stay in one process, which makes what they share once; in order, so that the last ones are short.
 WORKERS ?= 2
 PARALLEL := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+# Containers often set this, and each of the tests' many processes would then compile all modules anew.
+unexport PYTHONDONTWRITEBYTECODE
 # Not docs itself: ruff would set the code in its pages anew.
 SOURCES := src tests benchmarks examples docs/*.py
 

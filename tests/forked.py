@@ -15,8 +15,8 @@ import time
 from multiprocessing.reduction import DupFd
 from pathlib import Path
 
-_context = multiprocessing.get_context("forkserver")
-_context.set_forkserver_preload(
+context = multiprocessing.get_context("forkserver")
+context.set_forkserver_preload(
     ["torch._dynamo", "torch.distributed.fsdp", "bort.train", "bort.nets", "tests.train.small"]
 )
 
@@ -27,7 +27,7 @@ class Program:
     def __init__(self, file, *arguments, folder, environment=None):
         self.output, self.errors = (Path(folder) / f"{Path(file).name}.{name}" for name in ("output", "errors"))
         streams = [path.open("ab") for path in (self.output, self.errors)]
-        self._process = _context.Process(
+        self._process = context.Process(
             target=_run,
             args=(str(file), [*map(str, arguments)], environment or {}, [DupFd(stream.fileno()) for stream in streams]),
         )

@@ -56,7 +56,7 @@ def tiled(side):
             tiled(32_768),
             "16 × 16 pixels and would take 8590 MB to decode as TIFF; at most 320 are taken: send it smaller",
         ),
-        (file(Image.new("L", (4700, 4700)), "WEBP"), "would take 353 MB to decode as WEBP"),
+        (file(Image.new("L", (4700, 4700)), "WEBP", lossless=True, method=0), "would take 353 MB to decode as WEBP"),
     ],
 )
 def test_refused(content, message):

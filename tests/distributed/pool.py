@@ -3,7 +3,9 @@
 import importlib
 import tempfile
 import traceback
-from multiprocessing import connection, get_context
+from multiprocessing import connection
+
+from tests.forked import context
 
 _SECONDS = 100
 
@@ -11,7 +13,6 @@ _SECONDS = 100
 class Pool:
     def __init__(self, size):
         self.size = size
-        context = get_context("spawn")
         self._folder = tempfile.TemporaryDirectory(prefix="bort-pool-")
         meeting = f"{self._folder.name}/meeting"
         pipes = [context.Pipe() for _ in range(size)]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import nbformat
 import pytest
 from nbformat import NotebookNode
 
-from tests.examples.notebook import FILE, executed
+FILE = Path(__file__).parents[2] / "examples" / "look-inside.ipynb"
 
 IMAGES = {"data": 1, "reconstruct": 3, "maps": 4}
 """Cells that show digits, and how many pictures of each digit."""
@@ -64,4 +65,6 @@ def test_the_file_has_no_noise():
 @pytest.mark.slow
 def test_it_runs(monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "1")  # the kernel's threads would wait for those of the tests beside it
+    from tests.examples.notebook import executed
+
     assert_shown(executed(EPOCHS=1, SHOWN=2, MEASURED=12), digits=2)
