@@ -148,6 +148,12 @@ def test_curves_over_pulls_go_through_the_means_of_their_runs(subjects):
     assert list(gap.get_lines()[1].get_ydata()) == pytest.approx([expected] * 3, rel=1e-4)
 
 
+def test_two_networks_have_no_curve_over_pulls_and_a_report_does_not_miss_it(subjects):
+    three = [pulled(subjects[0], name, 1.5, 0.4) for name in "abc"]
+    assert "here are 1" in make(three, sizes=SMALL).missing["pulls"]
+    assert "pulls" not in make(three[:2], sizes=SMALL).missing
+
+
 def test_two_pulls_make_no_curve(subjects):
     with pytest.raises(Missing, match=r"3 different pulls or more, such as 0, 1\.5 and 5 .*; here are 1"):
         draw("pulls", [pulled(subjects[0], "a", 1.5, 0.4), pulled(subjects[0], "b", 1.5, 0.5)])

@@ -80,7 +80,8 @@ def figures(
 
         if not names:
             raise ValueError(f"name a figure: all, {', '.join(FIGURES)}")
-        chosen = list(FIGURES) if names == ("all",) else [resolve(name) for name in names]
+        every = [name for name, kind in FIGURES.items() if kind.fewest <= len(runs)]
+        chosen = every if names == ("all",) else [resolve(name) for name in names]
         subjects = measured(resolve_all(runs, look.details(runs), device=device, data_root=data_root), sizes)
         out.mkdir(parents=True, exist_ok=True)
         for name in chosen:

@@ -13,7 +13,7 @@ from bort.report._illustration import Drawn, Illustration
 from bort.report._images import adversaries, clusters, features, reconstruction, saliency
 from bort.report._measured import Measured, Say, measured
 from bort.report._paper import PLACES, in_paper
-from bort.report._pulls import pulls
+from bort.report._pulls import FEWEST_PULLS, pulls
 from bort.report._weights import gram, ratio, sigma
 from bort.subject import Subject
 
@@ -34,6 +34,8 @@ class FigureKind:
     alt: str
     slow: bool = False
     """Whether it computes saliency maps and reports progress."""
+    fewest: int = 1
+    """Of fewer networks it says nothing, and a report does not mention it."""
 
     @property
     def paper(self) -> str:
@@ -120,6 +122,7 @@ FIGURES: dict[str, FigureKind] = {
         "fig:ablation_cifar10",
         "Accuracy, residual, insertion less deletion and reconstructions over the pull, a mark a run",
         slow=True,
+        fewest=FEWEST_PULLS,
     ),
 }
 """The figures by name, in the report's order: what draws each, its title, its place in the paper and what it shows."""

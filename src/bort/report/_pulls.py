@@ -13,7 +13,7 @@ from bort.report._measured import Measured, Say, shared_methods
 from bort.report._words import plural
 from bort.subject import Missing
 
-_FEWEST: Final = 3
+FEWEST_PULLS: Final = 3
 """Pulls that make a curve."""
 
 
@@ -22,9 +22,9 @@ def pulls(subjects: list[Measured], say: Say | None = None) -> Drawn:
     accuracy over λ): a mark a run, a line through the means."""
     trained = [measured for measured in subjects if _last(measured).keys() >= {"pull", "residual", "accuracy"}]
     at = sorted({_last(measured)["pull"] for measured in trained})
-    if len(at) < _FEWEST:
+    if len(at) < FEWEST_PULLS:
         raise Missing(
-            f"it takes runs with {_FEWEST} different pulls or more, such as 0, 1.5 and 5 (optim.pull); here are {len(at)}"
+            f"it takes {FEWEST_PULLS} different pulls or more, such as 0, 1.5 and 5 (optim.pull); here are {len(at)}"
         )
     methods = shared_methods(trained)
     for measured in trained:

@@ -113,6 +113,8 @@ def make(
     for number, name in enumerate(FIGURES):
         if say is not None:
             say("report", number, len(FIGURES))
+        if len(prepared) < FIGURES[name].fewest:
+            continue
         try:
             illustrations.append(draw(name, prepared, say=say))
         except Missing as reason:
