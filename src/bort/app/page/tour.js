@@ -12,7 +12,7 @@ const steps = [
 const key = "bort-tour";
 let seen = false;  // where the browser keeps nothing
 let open = null;  // the panel, the step, and what had the focus before
-const growth = new ResizeObserver(() => open && put());  // of what is explained: a sentence may become longer
+const growth = new ResizeObserver(() => open && put());  // of what is explained, or of anything above it: a sentence may become longer
 
 export function setUpTour({ isLink }) {
   const button = document.getElementById("tour");
@@ -47,7 +47,7 @@ function show(at) {
   target?.classList.add("toured");
   target?.scrollIntoView({ block: "nearest" });
   growth.disconnect();
-  if (target) growth.observe(target);
+  for (const node of [target, document.body]) if (node) growth.observe(node);
   const button = (name, label, click, disabled = false) => element("button", { type: "button", class: `plain ${name}`, disabled, onclick: click }, label);
   const next = button("next", at + 1 < shown.length ? "Next" : "Done", () => show(open.at + 1));
   panel.replaceChildren(element("p", { class: "count" }, `${at + 1} of ${shown.length}`), element("h2", { id: "tour-title" }, title), element("p", { id: "tour-words" }, words),
@@ -56,17 +56,29 @@ function show(at) {
   next.focus({ preventScroll: true });
 }
 
-// Below what is explained, else above it, else at the bottom or the top of the window: wherever it covers nothing of it.
-function put() {
+// Below what is explained, else above it, else at the bottom or the top of the window: wherever it covers nothing of it. Where
+// there is no such place, what is explained goes to the top of the window, unless it is the reader who scrolls.
+function put(event) {
   const { panel, shown, at } = open;
-  const target = document.querySelector(shown[at][0])?.getBoundingClientRect();
-  if (!target) return;
+  const node = document.querySelector(shown[at][0]);
+  if (!node) return;
+  let place = placeBeside(node, panel);
+  if (place.covers && !event) {
+    node.scrollIntoView({ block: "start" });
+    place = placeBeside(node, panel);
+  }
+  panel.style.left = `${place.left}px`;
+  panel.style.top = `${place.top}px`;
+}
+
+function placeBeside(node, panel) {
+  const target = node.getBoundingClientRect();
   const { width, height } = panel.getBoundingClientRect();
   const left = Math.max(8, Math.min(target.left, document.documentElement.clientWidth - width - 8));
   const places = [target.bottom + 12, target.top - height - 12, innerHeight - height - 8, 8];
   const fits = (top) => top >= 0 && top + height <= innerHeight && (top >= target.bottom || top + height <= target.top);
-  panel.style.left = `${left}px`;
-  panel.style.top = `${places.find(fits) ?? places[2]}px`;
+  const top = places.find(fits);
+  return { left, top: top ?? places[2], covers: top === undefined };
 }
 
 function end() {
