@@ -45,6 +45,8 @@ TARGETS = {VIEW: 2.0, CLICK: 0.150, EDIT: 0.150, STROKE: 0.150, PICTURES: 0.100}
 WIDE_TARGETS = {CLICK: 0.400, EDIT: 0.400}
 WIDE = "bort.nets:ACNNSmall"
 PATIENCE = 60  # seconds after which anything counts as failed
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chromium-headless-shell")
+"""Those with windows first, as people have them."""
 FLAGS = ("--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync")
 
 # Put on a button before it is clicked: `window.drawn` will be the milliseconds from its press until the picture with this
@@ -188,7 +190,7 @@ def measure(
     subjects: list[str], options: list[str], repeats: int, clicks: int, *, drawing: bool
 ) -> dict[str, list[float]]:
     times: dict[str, list[float]] = {}
-    chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    chromium = next(filter(None, map(shutil.which, BROWSERS)), None)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
         browser.new_page().close()  # the browser's own start is not measured

@@ -31,6 +31,7 @@ SCREENSHOTS = {
     "explorer-draw": "?view=draw",
 }
 """Names of pictures, and the views that they show."""
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chromium-headless-shell")
 _SIZE = {"width": 1366, "height": 820}
 _STROKES = (((0.25, 0.22), (0.72, 0.22)), ((0.72, 0.22), (0.45, 0.82)))  # a seven, in parts of the canvas
 
@@ -50,7 +51,7 @@ def explorer(runs: Path) -> None:
     from bort.app import Exploration, Explorer
     from bort.subject import resolve_all
 
-    program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    program = next(filter(None, map(shutil.which, BROWSERS)), None)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"] if os.getuid() == 0 else [])
         with Exploration(Explorer(resolve_all([runs / "Bort-S", runs / "SGD"]))) as page:

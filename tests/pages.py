@@ -9,6 +9,7 @@ from bort.subject import resolve_all
 from bort.train.recipes import Net
 from tests.train.small import RECIPE, fit
 
+BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 FLAGS = [
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
@@ -36,7 +37,7 @@ def browser():
     """`make test` installs one; elsewhere it is whatever is there."""
     api = pytest.importorskip("playwright.sync_api")
     with api.sync_playwright() as playwright:
-        program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+        program = next(filter(None, map(shutil.which, BROWSERS)), None)
         try:
             started = playwright.chromium.launch(executable_path=program, args=FLAGS)
         except api.Error as error:

@@ -4,6 +4,8 @@ import contextlib
 import http.client
 import json
 import re
+import subprocess
+import sys
 import threading
 import time
 
@@ -56,6 +58,36 @@ def test_its_threads_end_with_it(page):
             break
         time.sleep(0.05)
     assert threads() == []
+
+
+LEAVES = """
+import time, urllib.request
+import torch
+import bort
+
+class Long(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.more = bort.nets.create("lenet"), torch.nn.Conv2d(8, 8, 3, padding=1)
+    def forward(self, x):
+        y = torch.ones(1, 8, 16, 16)
+        for _ in range(1000):  # in and out of torch, which is where a thread must not be when Python ends
+            y = self.more(y)
+        return self.body(x) + 0 * y.mean()
+
+page = bort.explore(Long(), torch.rand(64, 1, 28, 28))
+urllib.request.urlopen(page.address + "api/find").read()
+for number in range(2):
+    request = urllib.request.Request(page.address + f"api/jobs?run=model&image=test-{number}&method=rise", method="POST")
+    urllib.request.urlopen(request).read()
+time.sleep(0.5)
+"""
+
+
+@pytest.mark.slow
+def test_a_program_ends_while_it_computes():
+    ended = subprocess.run([sys.executable, "-c", LEAVES], capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, ended.stderr) == (0, "")
 
 
 def test_a_notebook_shows_it_in_a_frame(page):

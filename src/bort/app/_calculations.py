@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from bort.app._exceptions import Busy
+from bort.app._exit import at_exit
 from bort.explain import Cancelled, Progress
 
 State = Literal["waiting", "running", "done", "failed", "cancelled"]
@@ -55,6 +56,7 @@ class Calculations:
         self._closed = False
         self._thread = threading.Thread(target=self._work, name="bort-calculations", daemon=True)
         self._thread.start()
+        at_exit(self.close)
 
     def start(self, key: str, work: Work, page: str = "") -> Calculation:
         """The calculation of that key: the present one, unless it failed or was cancelled, or a new one."""

@@ -18,6 +18,7 @@ from bort.app._cache import Cache
 from bort.app._drawing import Drawings
 from bort.app._edits import ChannelEdits
 from bort.app._exceptions import Unknown
+from bort.app._exit import at_exit
 from bort.app._gallery import Gallery
 from bort.app._index import Index
 from bort.app._inside import Inside
@@ -66,6 +67,8 @@ class Explorer:
         self._measured = {prepared.name: prepared for prepared in measured(subjects)}
         self._first = subjects[0].name
         self.lock = ComputeLock()
+        at_exit(self.lock.keep)
+        at_exit(self.close)
         self._results = Cache(self.lock, size=64)
         self._traces = Cache(self.lock, size=12)  # each holds the activations of a pass through the network
         self.test_images = NumberedImages(self._measured)

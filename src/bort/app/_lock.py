@@ -5,8 +5,12 @@ from __future__ import annotations
 import threading
 import time
 from types import TracebackType
+from typing import Final
 
 from bort.app._exceptions import Busy
+
+_LONGEST_END: Final = 10.0
+"""Seconds for which the end of the program waits for the calculation under way."""
 
 
 class ComputeLock:
@@ -29,6 +33,11 @@ class ComputeLock:
         self._last = threading.get_ident(), time.monotonic()
         self._lock.release()
         self._count(-1)
+
+    def keep(self) -> None:
+        """Take it for good, when the program ends: then nobody computes any more. Whoever computes is waited for, but not for
+        long."""
+        self._lock.acquire(timeout=_LONGEST_END)
 
     def is_quiet(self, seconds: float) -> bool:
         """Whether nobody has or wants the lock, and no other thread has had it for so long: somebody who has just clicked

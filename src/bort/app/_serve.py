@@ -10,6 +10,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from bort.app._exit import at_exit
 from bort.app._explorer import Explorer
 from bort.app._listen import LOCAL, hosts, listen
 from bort.data import default_root
@@ -150,6 +151,7 @@ class _ServerThread:
         threading.Thread(target=self._run, name="bort-explorer", daemon=True).start()
         while not server.started and not self._finished.wait(0.01):
             pass
+        at_exit(self.end)
 
     @property
     def ended(self) -> bool:

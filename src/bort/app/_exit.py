@@ -1,0 +1,23 @@
+"""What is to be done before Python is taken down around threads that compute.
+
+They are daemons, so that a program can end while they compute. But a thread that is inside torch at that moment aborts the
+process ("terminate called without an active exception"): when torch takes the interpreter's lock again, Python ends the
+thread, through C++ code that cannot be left in this way.
+"""
+
+from __future__ import annotations
+
+import atexit
+import weakref
+from collections.abc import Callable
+
+
+def at_exit(method: Callable[[], object]) -> None:
+    """Have a method called when the program ends, if its object still exists. Those named last are called first."""
+    reference = weakref.WeakMethod(method)
+
+    def call() -> None:
+        if (found := reference()) is not None:
+            found()
+
+    atexit.register(call)
