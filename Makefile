@@ -24,7 +24,7 @@ demo: $(VENV)/app.done  ## train a small network with SGD and with Bort-S on emb
 test: lint $(VENV)/browser.done  ## lint, types and the whole test suite, warnings as errors
 	@$(BIN)/python -m pytest $(PARALLEL)
 
-check: lint  ## the part of `make test` to run while working: without the tests that take longer than 0.3 s
+check: lint  ## the part of `make test` to run while working: without the tests that take longer than 0.15 s
 	@$(BIN)/python -m pytest $(PARALLEL) -m "not slow and not long"
 
 lint: $(VENV)/dev.done  ## ruff (lint and format) and mypy in strict mode

@@ -14,7 +14,7 @@ import pytest
 
 ALL_SLOW = re.compile(r"^pytestmark = \[?pytest\.mark\.slow\b", re.MULTILINE)
 LONG = Path(__file__).with_name("long.txt")
-LIMIT = 0.3
+LIMIT = 0.15
 """Seconds that a test may cost."""
 
 
@@ -109,7 +109,7 @@ class _List:
 
     def long(self):
         """Tests that cost more than `LIMIT`; what is left out bears no share, so that others may become long."""
-        out, longer = set(), self.slow
+        out, longer = None, self.slow
         while out != longer:
             out = longer
             users = Counter(key for test, keys in self.uses.items() if test not in out for key in keys)
