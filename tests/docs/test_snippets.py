@@ -164,7 +164,6 @@ def test_they_run(page, tmp_path, monkeypatch):
 
 
 RESULTS = {
-    "README.md": lambda names: names["maps"].shape == (2, 8, 8) and names["optimizer"].defaults["lr"] == 1e-3,
     "docs/choose-lambda.md": lambda names: abs(names["constraint"] - 1.71) < 0.005,
     "docs/explain-an-image.md": lambda names: names["trace"].maps.shape == (2, 64, 4, 4),
     "docs/fine-tuning.md": lambda names: {group["scale"] for group in names["optimizer"].param_groups} == {"initial"},
