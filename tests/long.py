@@ -41,7 +41,8 @@ def pytest_configure(config):
     if config.getoption("--write-long"):
         config.pluginmanager.register(_Shared())
         if not hasattr(config, "workerinput"):
-            config.pluginmanager.register(_List(everything=not config.option.markexpr))
+            chosen = config.option.markexpr or config.option.keyword or any("::" in each for each in config.args)
+            config.pluginmanager.register(_List(everything=not chosen))
 
 
 class _Shared:
