@@ -16,7 +16,9 @@ from tests.app.pages import BASE
 
 @pytest.fixture(scope="module")
 def explorer(runs):
-    return Explorer(resolve_all(runs), examples=6)
+    explorer = Explorer(resolve_all(runs), examples=6)
+    yield explorer
+    explorer.close()
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, Final
 
 from bort.app._exceptions import Busy
+from bort.app._exit import LONGEST_END, at_exit
 from bort.app._lock import ComputeLock
 
 _LONGEST: Final = 0.5  # seconds for a part: a click may have to wait for one
@@ -62,6 +63,7 @@ class Averages:
         self._questions: OrderedDict[Hashable, Numbers] = OrderedDict()
         self._thread: threading.Thread | None = None
         self._closed = False
+        at_exit(self.close)
 
     def allows(self, seconds: float) -> bool:
         """Whether parts that take so long are worth starting."""
@@ -84,7 +86,7 @@ class Averages:
         with self._lock:
             self._closed, thread = True, self._thread
         if thread is not None:
-            thread.join(timeout=5)
+            thread.join(timeout=LONGEST_END)
 
     def _next(self) -> Numbers | None:
         """The newest question, if it is open. Older ones wait until they are asked again."""

@@ -60,14 +60,14 @@ class Explorer:
             if subject.view is None:
                 raise ValueError(
                     f"it is not known how {subject.name} sees an image, so the explorer cannot show it any: give "
-                    "--size, --mean and --std"
+                    "size, mean and std (in a command --size, --mean and --std)"
                 )
         self.subjects = {subject.name: subject for subject in subjects}
         # With the report's sizes, so that its numbers are these. Their images are read when a number first needs them.
         self._measured = {prepared.name: prepared for prepared in measured(subjects)}
         self._first = subjects[0].name
         self.lock = ComputeLock()
-        at_exit(self.lock.keep)
+        at_exit(self.lock.end)
         at_exit(self.close)
         self._results = Cache(self.lock, size=64)
         self._traces = Cache(self.lock, size=12)  # each holds the activations of a pass through the network

@@ -5,12 +5,9 @@ from __future__ import annotations
 import threading
 import time
 from types import TracebackType
-from typing import Final
 
 from bort.app._exceptions import Busy
-
-_LONGEST_END: Final = 10.0
-"""Seconds for which the end of the program waits for the calculation under way."""
+from bort.app._exit import LONGEST_END
 
 
 class ComputeLock:
@@ -18,6 +15,8 @@ class ComputeLock:
 
     def __init__(self, seconds: float = 30.0) -> None:
         self._lock = threading.RLock()
+        self._holder, self._depth = 0, 0  # the thread that has it, and how many times
+        self._ended = False
         self._count_lock, self._users = threading.Lock(), 0
         self._last = 0, 0.0  # the thread that had it last, and when it gave it back
         self.seconds = seconds
@@ -25,19 +24,35 @@ class ComputeLock:
 
     def __enter__(self) -> None:
         self._count(1)
-        if not self._lock.acquire(timeout=self.seconds):
+        if not self._take():
             self._count(-1)
             raise Busy(f"Other calculations have taken more than {self.seconds:.0f} seconds; try again in a moment.")
+        self._holder, self._depth = threading.get_ident(), self._depth + 1
+
+    def _take(self) -> bool:
+        goes_on = self._holder == threading.get_ident()  # who has it may take it again even if the program ends
+        if goes_on or not self._ended:
+            if not self._lock.acquire(timeout=self.seconds):
+                return False
+            if goes_on or not self._ended:
+                return True
+            self._lock.release()
+        time.sleep(self.seconds)  # until the program has ended
+        return False
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._last = threading.get_ident(), time.monotonic()
+        self._depth -= 1
+        if not self._depth:
+            self._holder = 0
         self._lock.release()
         self._count(-1)
 
-    def keep(self) -> None:
-        """Take it for good, when the program ends: then nobody computes any more. Whoever computes is waited for, but not for
-        long."""
-        self._lock.acquire(timeout=_LONGEST_END)
+    def end(self) -> None:
+        """Let nobody take it any more, because the program ends, and wait for whoever has it, but not for long."""
+        self._ended = True
+        self._count(1)
+        self._lock.acquire(timeout=LONGEST_END)
 
     def is_quiet(self, seconds: float) -> bool:
         """Whether nobody has or wants the lock, and no other thread has had it for so long: somebody who has just clicked
