@@ -24,9 +24,9 @@ def checked_view(
 ) -> View | None:
     """The view with what was given in place of what is known; None if that is not enough for one."""
     if len(size) > 2 or any(side < 1 for side in size):
-        raise ValueError(f"--size {' '.join(map(str, size))}: give a side, or height and width")
+        raise ValueError(f"size {' '.join(map(str, size))}: give a side, or height and width")
     if bool(mean) != bool(std) and known is None:
-        raise ValueError(f"--{'mean' if mean else 'std'} alone: give --mean and --std")
+        raise ValueError(f"{'mean' if mean else 'std'} alone: give mean and std")
     side: int | tuple[int, int] | None = known.size if known else None
     if size:
         side = size[0] if len(size) == 1 or size[0] == size[1] else (size[0], size[1])
@@ -35,9 +35,9 @@ def checked_view(
     if not side or not mean:
         return None
     if len(mean) != len(std):
-        raise ValueError(f"--mean has {len(mean)} numbers, --std {len(std)}: one a channel")
+        raise ValueError(f"mean has {len(mean)} numbers, std {len(std)}: give one for each channel")
     if any(value <= 0 for value in std):
-        raise ValueError(f"--std {' '.join(map(str, std))}: must be above 0")
+        raise ValueError(f"std {' '.join(map(str, std))}: must be above 0")
     base = known or View(side, len(mean), mean, std)
     return replace(base, size=side, channels=len(mean), mean=mean, std=std, class_names=names)
 
@@ -47,7 +47,8 @@ def with_files(subject: Subject, files: ImageFiles) -> Subject:
     view = subject.view
     if view is None:
         raise ValueError(
-            f"it is not known how {subject.name} sees an image: give --size, --mean and --std (a number a channel)"
+            f"it is not known how {subject.name} sees an image: give size, mean and std (in a command --size, --mean and "
+            "--std), of mean and std a number for each channel"
         )
     classes = classes_of_outputs(subject, view.read(files.files[0]))
     labels = files.labels(view.class_names, classes)
@@ -72,7 +73,7 @@ def classes_of_outputs(subject: Subject, x: Tensor) -> int:
             outputs = outputs_of(subject.model, x.to(subject.device, subject.dtype))
     except (RuntimeError, ValueError, TypeError, IndexError, AssertionError) as error:
         raise ValueError(
-            f"{subject.name} fails on an image of {shape} ({str(error).strip()}): do --size, --mean and --std fit it?"
+            f"{subject.name} fails on an image of {shape} ({str(error).strip()}): do size, mean and std fit it?"
         ) from error
     if outputs.ndim != 2:
         raise ValueError(

@@ -220,7 +220,7 @@ def _hugging_face(folder: Path, details: Details) -> tuple[nn.Module, View | Non
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         if not (details.size and details.mean and details.std):
             raise ValueError(
-                f"{folder} does not say how its network sees an image ({error}): give --size, --mean and --std"
+                f"{folder} does not say how its network sees an image ({error}): give size, mean and std"
             ) from error
         view = None
     return model, view
