@@ -150,6 +150,28 @@ def test_pulls_are_paired_by_seed_with_none():
     assert "| ACNN-Base, WᵀW = 2·I | 0 | 30.00 (n = 1) | none is better |" in short
 
 
+def test_the_curves_are_changes_from_the_same_seed_without_a_pull():
+    recipes = {e.recipe.name: e.recipe for e in get("pull").experiments(False)}
+    rows = []
+    for name, seeds in {
+        "deit-s-pull-0": {0: 40.0, 1: 42.0},
+        "deit-s-pull-1.5": {0: 45.0, 1: 49.0, 2: 99.0},  # of a seed that has no training without a pull
+        "acnn-base-pull-0": {0: 30.0},
+        "acnn-base-scale-2-pull-5": {0: 28.0},
+    }.items():
+        rows += [
+            result("pull", recipes[name], value, seed=seed, median_residual=value / 10) for seed, value in seeds.items()
+        ]
+    figure = get("pull").charts["curves"](rows)
+    panels = {axes.get_title(loc="left"): axes for axes in figure.axes}
+    changes = {line.get_label(): line for line in panels["change of accuracy, points ↑"].lines}
+    assert changes["DeiT-S"].get_ydata() == pytest.approx([0.0, 6.0])
+    assert changes["ACNN-Base, WᵀW = 2·I"].get_ydata() == pytest.approx([0.0, -2.0])
+    residuals = {line.get_label(): line for line in panels["median residual"].lines}
+    assert residuals["DeiT-S"].get_ydata() == pytest.approx([4.1, 193 / 30])
+    assert residuals["ACNN-Base, WᵀW = 2·I"].get_ydata() == pytest.approx([2.8]), "without a pull there is no target"
+
+
 def test_areas_of_modern_networks_are_paired_by_seed():
     baseline, bort = (e.recipe.name for e in get("modern").experiments(False)[:2])
     rows = [
