@@ -1,4 +1,4 @@
-"""Bort: networks that are explainable by construction, and the tools that explain them.
+"""Bort: torch optimizers that keep the layers of a network near-orthogonal, and tools to look inside networks.
 
 The names below are imported when they are used, so that ``import bort`` is fast and ``bort.optim`` needs torch alone.
 """

@@ -12,7 +12,7 @@ from bort import train
 from bort.measure import SCORES
 from bort.reproduce import Result, Trained, get
 from bort.reproduce._areas import METHODS
-from bort.reproduce._cells import interval
+from bort.reproduce._cells import interval, verdict
 
 RECIPES = {name: train.recipes.get(name) for name in train.recipes.names()}
 
@@ -113,6 +113,30 @@ def test_intervals_are_students(n):
     values = [math.sin(7 * i) for i in range(n)]
     low, high = stats.t.interval(0.95, n - 1, loc=statistics.mean(values), scale=stats.sem(values))
     assert interval(values, digits=3) == f"{statistics.mean(values):+.3f} [{low:+.3f}, {high:+.3f}] (n = {n})"
+
+
+def test_a_verdict_says_only_what_the_interval_of_the_pairs_says():
+    def seeds(*accuracies):
+        return [result("table1", RECIPES["mnist-lenet-sgd"], value, seed=n) for n, value in enumerate(accuracies)]
+
+    before = seeds(50.0, 52.0)
+    said = verdict(
+        {
+            "steady": (before, seeds(53.0, 55.1)),
+            "worse": (before, seeds(47.0, 49.1)),
+            "by luck": (before, seeds(51.0, 60.0)),
+            "once": (before, seeds(48.5)),
+            "never": (before, []),
+        }
+    )
+    assert said.splitlines()[2:] == [
+        "- higher: steady",
+        "- lower: worse",
+        "- not decided: by luck",
+        "- one seed only: once (-1.5 points)",
+        "",
+    ]
+    assert verdict({"never": (before, [])}) == ""
 
 
 def modern(row, deletion, insertion, seed):

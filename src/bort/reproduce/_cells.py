@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from bort import train
@@ -86,8 +86,28 @@ def paper_top1(recipe_name: str) -> float | None:
 
 def difference_cell(before: Sequence[Result], after: Sequence[Result]) -> str:
     """Of two rows in accuracy, paired by seed, such as "+3.20 [+1.10, +5.30] (n = 3)"; see `interval`."""
+    return interval(_differences(before, after))
+
+
+def _differences(before: Sequence[Result], after: Sequence[Result]) -> list[float]:
     first, second = ({r.seed: 100 * r.metrics["accuracy"] for r in seeds if not r.failed} for seeds in (before, after))
-    return interval([second[seed] - first[seed] for seed in sorted(first.keys() & second.keys())])
+    return [second[seed] - first[seed] for seed in sorted(first.keys() & second.keys())]
+
+
+def verdict(pairs: Mapping[str, tuple[Sequence[Result], Sequence[Result]]]) -> str:
+    """In words: where the interval of `difference_cell` is above 0, where below, and where it says neither."""
+    said: dict[str, list[str]] = {"higher": [], "lower": [], "not decided": [], "one seed only": []}
+    for name, (before, after) in pairs.items():
+        differences = _differences(before, after)
+        if not differences:
+            continue
+        mean, half = statistics.mean(differences), _half_interval(differences)
+        if half is None:
+            said["one seed only"].append(f"{name} ({mean:+.1f} points)")
+        else:
+            said["not decided" if abs(mean) <= half else "higher" if mean > 0 else "lower"].append(name)
+    lines = [f"- {where}: {'; '.join(names)}\n" for where, names in said.items() if names]
+    return f"Accuracy with Bort is\n\n{''.join(lines)}\n" if lines else ""
 
 
 def interval(differences: Sequence[float], digits: int = 2) -> str:
@@ -95,10 +115,16 @@ def interval(differences: Sequence[float], digits: int = 2) -> str:
     if not differences:
         return "–"
     mean, n = statistics.mean(differences), len(differences)
-    if n == 1:
+    half = _half_interval(differences)
+    if half is None:
         return f"{mean:+.{digits}f} (n = 1)"
-    half = _STUDENT[min(n - 1, max(_STUDENT))] * statistics.stdev(differences) / n**0.5
     return f"{mean:+.{digits}f} [{mean - half:+.{digits}f}, {mean + half:+.{digits}f}] (n = {n})"
+
+
+def _half_interval(values: Sequence[float]) -> float | None:
+    """Half the 95% interval of a mean; None of a single value."""
+    n = len(values)
+    return None if n == 1 else _STUDENT[min(n - 1, max(_STUDENT))] * statistics.stdev(values) / n**0.5
 
 
 _STUDENT: Final = {

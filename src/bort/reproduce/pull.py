@@ -21,6 +21,7 @@ from bort.reproduce._cells import (
     markdown,
     text_and_table,
     values_of,
+    verdict,
 )
 from bort.reproduce._measure import more_than_accuracy
 from bort.reproduce._pull_chart import Line, curves
@@ -209,19 +210,23 @@ _CURVES: Final = "![what each pull gains and costs](pull/curves.png)"
 
 def summary(results: list[Result]) -> str:
     """For each network: without a pull, with the best one, and what that does to explanations."""
-    rows = []
+    rows, pairs = [], {}
     for name, pulls in _compared(results).items():
         best = _best(name, pulls)
         ends = [pulls[pull] for pull in sorted({0.0, best})]
         insertion = " → ".join(_cell(_mean(seeds, *_COLUMNS["IG insertion ↑"])) for seeds in ends)
         difference = difference_cell(pulls[0.0], pulls[best]) if best else "none is better"
+        pairs[_label(name)] = pulls[0.0], pulls[best] if best else []
         rows.append((_label(name), f"{best:g}", " → ".join(map(accuracy_cell, ends)), difference, insertion))
     text = (
         "Pull = λ · Σ lr / (1 − momentum); trained with pulls from 0 (the optimizer without Bort, same weight decay) to 15, "
-        "compared on held-out training images. *Best* is among 0 and the pulls with the most seeds"
+        "compared on held-out training images. *Best* is among 0 and the pulls with the most seeds, "
+        "chosen on the same images"
     )
     header = ("network", "best pull", "held-out accuracy %, 0 → best", "difference", "IG insertion ↑, 0 → best")
-    return f"{text}.\n\n{_CURVES}\n\n{markdown(header, rows)}"
+    none = [name for name, (_, best) in pairs.items() if not best]
+    worse = f"No pull is more accurate than none for {'; '.join(none)}.\n\n" if none else ""
+    return f"{verdict(pairs)}{worse}{text}.\n\n{_CURVES}\n\n{markdown(header, rows)}"
 
 
 def _compared(results: list[Result]) -> dict[str, dict[float, list[Result]]]:

@@ -14,6 +14,7 @@ from bort.reproduce._cells import (
     paper_top1,
     residual_cell,
     text_and_table,
+    verdict,
 )
 from bort.reproduce._measure import training
 from bort.reproduce._result import Result
@@ -45,15 +46,17 @@ def section(results: list[Result]) -> str:
 def summary(results: list[Result]) -> str:
     """A line for each network and data set: the paper's SGD → Bort-S, and ours."""
     rows = by_row(results)
-    lines = []
+    lines, pairs = [], {}
     for name, bort in rows.items():
         sgd = rows.get(f"{name.removesuffix('-bort-s')}-sgd", [])
         if not name.endswith("-bort-s") or not sgd:
             continue
         papers = (number_cell(paper_top1(seeds[0].row)) for seeds in (sgd, bort))
         ours = (accuracy_cell(seeds) for seeds in (sgd, bort))
+        pairs[name.removesuffix("-bort-s")] = sgd, bort
         lines.append((name.removesuffix("-bort-s"), " → ".join(papers), " → ".join(ours), difference_cell(sgd, bort)))
-    return markdown(("network", "paper %, SGD → Bort-S", "ours %, SGD → Bort-S", "paired difference"), lines)
+    header = ("network", "paper %, SGD → Bort-S", "ours %, SGD → Bort-S", "paired difference")
+    return verdict(pairs) + markdown(header, lines)
 
 
 def _status(seeds: list[Result], ours: float | None, paper: float | None) -> str:

@@ -23,6 +23,7 @@ from bort.reproduce._cells import (
     number_cell,
     text_and_table,
     values_of,
+    verdict,
 )
 from bort.reproduce._measure import more_than_accuracy
 from bort.reproduce._result import Result
@@ -165,13 +166,14 @@ def _pulled(sigma: float, pull: float) -> float:
 
 
 def summary(results: list[Result]) -> str:
-    rows = []
+    rows, pairs = [], {}
     for comparison in comparisons():
         control = _seeds(results, comparison.control)
         borts = [_seeds(results, recipe) for recipe in (comparison.same_constraint, comparison.same_pull)]
         if control and any(borts):
             cells = (f"{accuracy_cell(seeds)}, {difference_cell(control, seeds)}" if seeds else "–" for seeds in borts)
             name = f"{_network(comparison.baseline)}, {comparison.baseline.optim.name}"
+            pairs[f"{name}, paper's λ"], pairs[f"{name}, paper's pull"] = ((control, seeds) for seeds in borts)
             pull = f"{comparison.same_pull.optim.pull:g}"
             rows.append((name, accuracy_cell(control), *cells, pull))
     if not rows:
@@ -181,7 +183,7 @@ def summary(results: list[Result]) -> str:
         "difference is what λ does. Rows that are not here have not been run"
     )
     header = ("network", "baseline %", "Bort, paper's λ %, difference", "Bort, paper's pull %, difference", "pull")
-    return f"{text}.\n\n{markdown(header, rows)}"
+    return f"{verdict(pairs)}{text}.\n\n{markdown(header, rows)}"
 
 
 def _seeds(results: list[Result], recipe: Recipe) -> list[Result]:
