@@ -7,28 +7,34 @@ from bort.app._exceptions import Busy
 from bort.app._lock import ComputeLock
 
 
-def test_the_end_comes_before_a_thread_that_takes_it_again_and_again():
-    lock, taken = ComputeLock(seconds=0.2), []
-    begun = threading.Event()
+def test_who_waits_for_it_when_the_program_ends_does_not_get_it():
+    lock, got = ComputeLock(seconds=1), []
+    begun, ending = threading.Event(), threading.Event()
 
-    def work():
+    def hold():
+        with lock:
+            begun.set()
+            assert ending.wait(5)
+            time.sleep(0.05)  # the other thread is in end() by now
+
+    def wait():
         try:
-            while True:
-                with lock:
-                    taken.append(None)
-                    begun.set()
-                    time.sleep(0.001)
+            with lock:
+                got.append("the lock")
         except Busy:
-            pass
+            got.append("Busy")
 
-    thread = threading.Thread(target=work, daemon=True)
-    thread.start()
+    threads = [threading.Thread(target=target, daemon=True) for target in (hold, *[wait] * 20)]
+    threads[0].start()
     assert begun.wait(5)
+    for thread in threads[1:]:
+        thread.start()
+    time.sleep(0.1)  # they all wait, and were there before end()
+    ending.set()
     lock.end()
-    seen = len(taken)
-    thread.join(5)
-    assert not thread.is_alive()
-    assert len(taken) == seen
+    for thread in threads:
+        thread.join(5)
+    assert got == ["Busy"] * 20
 
 
 def test_whoever_has_it_takes_it_again_and_finishes():

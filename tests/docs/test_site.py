@@ -63,17 +63,17 @@ def test_every_document_is_in_the_menu():
     assert written - set(configuration.PAGES) == set()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_pages_fit_a_telephone(site, browser, scheme):
-    tab = browser.new_context(viewport={"width": 390, "height": 800}, color_scheme=scheme).new_page()
+@pytest.mark.parametrize(("width", "scheme"), [(390, "light"), (390, "dark"), (1440, "light")])
+def test_pages_fit_a_telephone_and_a_desk(site, browser, width, scheme):
+    tab = browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme).new_page()
     requests, errors = [], []
     tab.on("request", lambda request: requests.append(request.url))
     tab.on("pageerror", lambda error: errors.append(str(error)))
-    for page in ("README.html", "docs/read-an-audit.html", "docs/api/measure.html", "results/table1.html"):
-        tab.goto((site.root / page).as_uri())
-        assert tab.evaluate("document.documentElement.scrollWidth") <= 390, page
+    for file in (site.root / "README.html", *(site.root / "results").glob("*.html"), *site.root.glob("docs/**/*.html")):
+        tab.goto(file.as_uri())
+        assert tab.evaluate("document.documentElement.scrollWidth") <= width, file
         background = tab.evaluate("getComputedStyle(document.body).backgroundColor")
-        assert (sum(map(int, re.findall(r"\d+", background)[:3])) < 200) == (scheme == "dark"), page
+        assert (sum(map(int, re.findall(r"\d+", background)[:3])) < 200) == (scheme == "dark"), file
     assert errors == []
     assert [request for request in requests if not request.startswith("file:")] == []
     tab.context.close()

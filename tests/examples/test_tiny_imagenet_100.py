@@ -55,3 +55,24 @@ def test_every_second_class_by_its_id(archive, tmp_path):
     again = build(archive, folder)
     assert again.returncode == 2
     assert f"{folder} exists already" in again.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("missing.zip", None, "missing.zip: [Errno 2]"),
+        ("a.zip", b"no archive", "a.zip: File is not a zip file"),
+        ("other.zip", {"photograph.JPEG": b""}, "other.zip is not the published tiny-imagenet-200.zip"),
+    ],
+)
+def test_another_archive_is_refused(tmp_path, name, content, says):
+    if isinstance(content, dict):
+        with zipfile.ZipFile(tmp_path / name, "w") as file:
+            for member, data in content.items():
+                file.writestr(member, data)
+    elif content is not None:
+        (tmp_path / name).write_bytes(content)
+    program = build(tmp_path / name, tmp_path / "built")
+    assert program.returncode == 2
+    assert says in program.stderr
+    assert not (tmp_path / "built").exists()

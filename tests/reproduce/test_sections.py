@@ -194,6 +194,34 @@ def test_the_curves_are_changes_from_the_same_seed_without_a_pull():
     residuals = {line.get_label(): line for line in panels["median residual"].lines}
     assert residuals["DeiT-S"].get_ydata() == pytest.approx([4.1, 193 / 30])
     assert residuals["ACNN-Base, WᵀW = 2·I"].get_ydata() == pytest.approx([2.8]), "without a pull there is no target"
+    deit, wide = changes["DeiT-S"], changes["ACNN-Base, WᵀW = 2·I"]
+    assert wide.get_linestyle() == "--"
+    assert deit.get_color() != wide.get_color(), "a variant without its network is not taken for another's"
+
+
+def test_every_network_of_the_curves_looks_different():
+    rows = [result("pull", e.recipe, 40.0, median_residual=0.1) for e in get("pull").experiments(False)]
+    figure = get("pull").charts["curves"](rows)
+    lines = [line for line in figure.axes[0].lines if not line.get_label().startswith("_")]
+    looks = {(line.get_color(), line.get_marker(), line.get_linestyle()) for line in lines}
+    assert len(looks) == len(lines) == 8
+
+
+def test_a_pull_counts_only_with_the_same_seed_without_it():
+    recipes = {e.recipe.name: e.recipe for e in get("pull").experiments(False)}
+
+    def rows(**accuracies):
+        return [
+            result("pull", recipes[f"deit-s-pull-{pull.strip('_').replace('_', '.')}"], value, seed=seed)
+            for pull, seeds in accuracies.items()
+            for seed, value in seeds.items()
+        ]
+
+    alone = rows(_0={0: 40.0}, _1_5={1: 45.0})
+    assert get("pull").summary(alone) == "No pull has been compared with none yet.\n"
+    assert get("pull").charts["curves"](alone) is None
+    lucky = get("pull").summary(rows(_0={0: 40.0, 1: 40.0}, _1_5={0: 39.0, 1: 39.0}, _5={0: 47.0}))
+    assert "Of the pulls with the most seeds none is more accurate than 0 for DeiT-S." in lucky
 
 
 def test_areas_of_modern_networks_are_paired_by_seed():

@@ -177,8 +177,8 @@ def test_a_size_for_networks_that_take_one():
             {},
             r"demanding\(\) cannot be called: missing a required argument: 'width'",
         ),
-        ("tests.subject.test_resolve:module", {"pretrained": True}, "--pretrained: .*module has no parameter weights"),
-        ("lenet", {"pretrained": True}, "--pretrained: there are no weights of lenet to download"),
+        ("tests.subject.test_resolve:module", {"pretrained": True}, "pretrained: .*module has no parameter weights"),
+        ("lenet", {"pretrained": True}, "pretrained: there are no weights of lenet to download"),
         ("lenet", {"mean": (0.1,)}, "mean alone: give mean and std"),
         ("lenet", {"mean": (0.1,), "std": (1.0, 1.0), "size": (28,)}, "mean has 1 numbers, std 2"),
         ("lenet", {"mean": (0.1,), "std": (0.0,), "size": (28,)}, r"std 0\.0: must be above 0"),
@@ -219,7 +219,7 @@ def test_one_of_a_runs_checkpoints(tmp_path):
 
 
 def test_a_run_has_its_own_size(runs):
-    with pytest.raises(ValueError, match="--size 64: a run has its own"):
+    with pytest.raises(ValueError, match="size 64: a run has its own"):
         resolve(runs[0], Details(size=(64,)))
 
 

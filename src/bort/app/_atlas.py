@@ -16,6 +16,7 @@ from bort import invert
 from bort.app import _atlas_store as store
 from bort.app._atlas_store import Atlas
 from bort.app._exceptions import Busy
+from bort.app._exit import LONGEST_END
 from bort.app._index_store import fingerprint
 from bort.explain import Cancelled
 from bort.report import Missing
@@ -92,7 +93,7 @@ class Atlases:
             self._closed = True
             self._lock.notify()
         if self._thread is not None:
-            self._thread.join(5)
+            self._thread.join(LONGEST_END)
 
     # --- the thread
 

@@ -67,7 +67,7 @@ class Explorer:
         self._measured = {prepared.name: prepared for prepared in measured(subjects)}
         self._first = subjects[0].name
         self.lock = ComputeLock()
-        at_exit(self.lock.end)
+        at_exit(self.lock.end)  # called last: first those who use it are told to stop
         at_exit(self.close)
         self._results = Cache(self.lock, size=64)
         self._traces = Cache(self.lock, size=12)  # each holds the activations of a pass through the network

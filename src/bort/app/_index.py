@@ -18,6 +18,7 @@ from bort import invert
 from bort._inspect import evaluating, outputs_of, probabilities_of
 from bort.app import _index_store as store
 from bort.app._exceptions import Busy
+from bort.app._exit import LONGEST_END
 from bort.app._index_store import RunIndex
 from bort.explain import Cancelled
 from bort.pictures import picture
@@ -87,7 +88,7 @@ class Index:
     def close(self) -> None:
         """End the thread after its batch."""
         self._closed.set()
-        self.wait(5)
+        self.wait(LONGEST_END)
 
     # --- the thread
 

@@ -61,4 +61,6 @@ def _run() -> None:
         "show": tyro.conf.configure(tyro.conf.PositionalRequiredArgs)(show),
         "train": train_help,
     }
-    tyro.extras.subcommand_cli_from_dict(commands, prog="bort", description="Train networks with near-orthogonal layers, and look inside any network.")
+    tyro.extras.subcommand_cli_from_dict(
+        commands, prog="bort", description="Train networks with near-orthogonal layers, and look inside any network."
+    )

@@ -16,32 +16,30 @@ class Line:
     """A network in all panels."""
 
     label: str
+    number: int
+    """For its colour; after the last colour they begin again, with another marker."""
     values: dict[str, dict[float, list[float]]]
     """By the panel's title and the pull: one value for each seed."""
-    variant: bool = False
-    """Of the network before it: in the same colour, dashed."""
+    dashed: bool = False
 
 
 def curves(lines: Sequence[Line], pulls: Sequence[float]) -> Figure:
-    """Six panels of means over the seeds; where there are several seeds, a small mark for each."""
+    """A panel for each title: means over the seeds; where there are several seeds, a small mark for each."""
+    from bort._colours import DIFFERENT
     from bort.pictures import MUTED, colour, key, legend, panels, style
 
     with style():
         figure, rows = panels(2, 3, 300, 245)
         for axes, title in zip((axes for row in rows for axes in row), lines[0].values, strict=True):
-            number = -1
             for line in lines:
-                number += not line.variant
                 points = {pull: seeds for pull, seeds in line.values[title].items() if seeds}
                 places = [max(pull, _ZERO) for pull in points]
                 means = [statistics.mean(seeds) for seeds in points.values()]
-                shade = colour(number)
-                axes.plot(
-                    places, means, "--" if line.variant else "-", marker="o", color=shade, label=legend(line.label)
-                )
+                look = {"color": colour(line.number), "marker": "os^"[line.number // DIFFERENT % 3]}
+                axes.plot(places, means, "--" if line.dashed else "-", label=legend(line.label), **look)
                 for place, seeds in zip(places, points.values(), strict=True):
                     if len(set(seeds)) > 1:
-                        axes.plot([place] * len(seeds), seeds, "_", color=shade, markersize=9)
+                        axes.plot([place] * len(seeds), seeds, "_", color=look["color"], markersize=9)
             if title.startswith("change"):
                 axes.axhline(0, color=MUTED, linewidth=1, zorder=0)
             axes.set_xscale("log")

@@ -212,7 +212,7 @@ def summary(results: list[Result]) -> str:
     """For each network: without a pull, with the best one, and what that does to explanations."""
     rows, pairs = [], {}
     for name, pulls in _compared(results).items():
-        best = _best(name, pulls)
+        best = _best(pulls)
         ends = [pulls[pull] for pull in sorted({0.0, best})]
         insertion = " → ".join(_cell(_mean(seeds, *_COLUMNS["IG insertion ↑"])) for seeds in ends)
         difference = difference_cell(pulls[0.0], pulls[best]) if best else "none is better"
@@ -224,61 +224,75 @@ def summary(results: list[Result]) -> str:
         "chosen on the same images"
     )
     header = ("network", "best pull", "held-out accuracy %, 0 → best", "difference", "IG insertion ↑, 0 → best")
+    if not rows:
+        return "No pull has been compared with none yet.\n"
     none = [name for name, (_, best) in pairs.items() if not best]
-    worse = f"No pull is more accurate than none for {'; '.join(none)}.\n\n" if none else ""
+    worse = f"Of the pulls with the most seeds none is more accurate than 0 for {'; '.join(none)}.\n\n" if none else ""
     return f"{verdict(pairs)}{worse}{text}.\n\n{_CURVES}\n\n{markdown(header, rows)}"
 
 
 def _compared(results: list[Result]) -> dict[str, dict[float, list[Result]]]:
-    """The networks that were trained without a pull and with one."""
+    """The networks that were trained without a pull and, with the same seed, with one."""
     networks = _networks([result for result in results if not result.failed])
-    return {name: pulls for name, pulls in networks.items() if 0.0 in pulls and len(pulls) > 1}
+    return {
+        name: pulls for name, pulls in networks.items() if 0.0 in pulls and any(_changes(pulls, "accuracy").values())
+    }
 
 
-def _best(name: str, pulls: dict[float, list[Result]]) -> float:
+def _best(pulls: dict[float, list[Result]]) -> float:
     """0, or of the pulls with the most seeds that with the largest gain: one lucky seed is not to stand for a network."""
-    gains = {pull: seeds for pull, seeds in _by_seed(name, pulls, ("accuracy",)).items() if pull and seeds}
-    most = max(map(len, gains.values()), default=0)
+    gains = _changes(pulls, "accuracy")
+    most = max(map(len, gains.values()))
     known = {0.0: 0.0} | {pull: statistics.mean(seeds) for pull, seeds in gains.items() if len(seeds) == most}
     return max(known, key=known.__getitem__)
 
 
+def _by_seed(seeds: list[Result], *path: str) -> dict[int, float]:
+    return {seed.seed: value for seed in seeds for value in values_of([seed], *path)}
+
+
+def _changes(pulls: dict[float, list[Result]], *path: str) -> dict[float, list[float]]:
+    """What each pull changes in a metric, a number for each seed that was trained without a pull too."""
+    without = _by_seed(pulls[0.0], *path)
+    changes = {}
+    for pull, seeds in pulls.items():
+        if pull:
+            own = _by_seed(seeds, *path)
+            changes[pull] = [own[seed] - without[seed] for seed in sorted(own.keys() & without.keys())]
+    return changes
+
+
+_PANELS: Final[dict[str, tuple[str, ...]]] = {
+    "change of accuracy, points ↑": ("accuracy",),
+    "change of IG insertion ↑": _COLUMNS["IG insertion ↑"],
+    "change of IG deletion ↓": _COLUMNS["IG deletion ↓"],
+    "median residual": _RESIDUAL,
+    "change of reconstruction ↑": _COLUMNS["reconstruction"],
+    "change of calibration error ↓": _COLUMNS["calibration error ↓"],
+}
+"""Titles and metrics."""
+
+
 def chart(results: list[Result]) -> Figure | None:
     """What each pull changes, paired by seed with none, and how near it brings the layers; None without two to compare."""
-    lines = [
-        Line(
-            _label(name),
-            {title: _by_seed(name, pulls, path, factor) for title, (path, factor) in _PANELS.items()},
-            variant=name.endswith(_WIDE),
-        )
-        for name, pulls in _compared(results).items()
-    ]
+    numbers: dict[str, int] = {}
+    lines = []
+    for name, pulls in _compared(results).items():
+        # Another target than I is a variant of its network: in the same colour, dashed.
+        number = numbers.setdefault(name.removesuffix(_WIDE), len(numbers))
+        residuals = {
+            pull: list(_by_seed(seeds, *_RESIDUAL).values())
+            for pull, seeds in pulls.items()
+            if pull or not name.endswith(_WIDE)
+        }
+        values = {
+            title: residuals if path == _RESIDUAL else {0.0: [0.0]} | _changes(pulls, *path)
+            for title, path in _PANELS.items()
+        }
+        points = values["change of accuracy, points ↑"]
+        points.update({pull: [100 * change for change in changes] for pull, changes in points.items()})
+        lines.append(Line(_label(name), number, values, dashed=name.endswith(_WIDE)))
     return curves(lines, PULLS) if lines else None
-
-
-_PANELS: Final[dict[str, tuple[tuple[str, ...], float]]] = {
-    "change of accuracy, points ↑": (("accuracy",), 100.0),
-    "change of IG insertion ↑": (_COLUMNS["IG insertion ↑"], 1.0),
-    "change of IG deletion ↓": (_COLUMNS["IG deletion ↓"], 1.0),
-    "median residual": (_RESIDUAL, 1.0),
-    "change of reconstruction ↑": (_COLUMNS["reconstruction"], 1.0),
-    "change of calibration error ↓": (_COLUMNS["calibration error ↓"], 1.0),
-}
-"""By the panel's title: a metric, and what it is multiplied with."""
-
-
-def _by_seed(
-    name: str, pulls: dict[float, list[Result]], path: tuple[str, ...], factor: float = 1.0
-) -> dict[float, list[float]]:
-    """At each pull, each seed's residual, or its change from the same seed without a pull."""
-    known = {
-        pull: {seed.seed: factor * value for seed in seeds for value in values_of([seed], *path)}
-        for pull, seeds in pulls.items()
-    }
-    if path == _RESIDUAL:
-        return {p: list(seeds.values()) for p, seeds in known.items() if p or not name.endswith(_WIDE)}
-    without = known[0.0]
-    return {p: [seeds[n] - without[n] for n in seeds.keys() & without.keys()] for p, seeds in known.items()}
 
 
 TABLE = Table("How strong to pull", experiments, section, summary, seeds=(0,), charts={"curves": chart})

@@ -84,7 +84,7 @@ def resolve(
     if path.is_file():
         raise ValueError(
             f"{given!r} is neither the folder of a run nor a network. If it holds weights, name their network, such as "
-            f"timm/resnet50 or package.module:function, and give them as --weights {given}"
+            f"timm/resnet50 or package.module:function, and give the file as weights (in a command --weights {given})"
         )
     names = _class_names(details.classes)
     model, view = _network(given, details, names)
@@ -132,7 +132,7 @@ def resolve_all(
         words = "; ".join(f"{name} on {data or 'unknown images'}" for data, name in seen.items())
         raise ValueError(
             f"they are on different data ({words}): look at each by itself, or show all of them the same images with "
-            "--images FOLDER"
+            "images=FOLDER (in a command --images FOLDER)"
         )
     return subjects
 
@@ -140,8 +140,7 @@ def resolve_all(
 def _refuse(details: Details, why: str, *fields: str) -> None:
     given = next((field for field in fields if getattr(details, field)), None)
     if given is not None:
-        option = given.replace("_", "-")
-        raise ValueError(f"--{option} {_shown(getattr(details, given))}: {why}")
+        raise ValueError(f"{given} {_shown(getattr(details, given))}: {why}")
 
 
 def _shown(value: object) -> str:
@@ -170,7 +169,7 @@ def _network(given: str, details: Details, names: tuple[str, ...]) -> tuple[nn.M
         options["channels"] = len(details.mean)
     if details.pretrained:
         if not given.startswith("timm/"):
-            raise ValueError(f"--pretrained: there are no weights of {given} to download")
+            raise ValueError(f"pretrained: there are no weights of {given} to download")
         options["pretrained"] = True
     try:
         model = nets.create(given, **options)
@@ -187,7 +186,7 @@ def _call(path: str, function: Callable[..., Any], options: dict[str, Any], pret
     options = {option: value for option, value in options.items() if option in parameters}
     if pretrained:
         if "weights" not in parameters:
-            raise ValueError(f"--pretrained: {path} has no parameter weights to ask for them")
+            raise ValueError(f"pretrained: {path} has no parameter weights to ask for them")
         options["weights"] = "DEFAULT"
     try:
         inspect.signature(function).bind(**options)
