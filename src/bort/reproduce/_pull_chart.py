@@ -35,11 +35,12 @@ def curves(lines: Sequence[Line], pulls: Sequence[float]) -> Figure:
                 points = {pull: seeds for pull, seeds in line.values[title].items() if seeds}
                 places = [max(pull, _ZERO) for pull in points]
                 means = [statistics.mean(seeds) for seeds in points.values()]
-                look = {"color": colour(line.number), "marker": "os^"[line.number // DIFFERENT % 3]}
-                axes.plot(places, means, "--" if line.dashed else "-", label=legend(line.label), **look)
+                shade, marker = colour(line.number), "os^"[line.number // DIFFERENT % 3]
+                look = f"{marker}{'--' if line.dashed else '-'}"
+                axes.plot(places, means, look, color=shade, label=legend(line.label))
                 for place, seeds in zip(places, points.values(), strict=True):
                     if len(set(seeds)) > 1:
-                        axes.plot([place] * len(seeds), seeds, "_", color=look["color"], markersize=9)
+                        axes.plot([place] * len(seeds), seeds, "_", color=shade, markersize=9)
             if title.startswith("change"):
                 axes.axhline(0, color=MUTED, linewidth=1, zorder=0)
             axes.set_xscale("log")
