@@ -2,6 +2,8 @@
 
 import gc
 import os
+import signal
+import threading
 
 os.environ["OMP_NUM_THREADS"] = "1"  # before torch, and for all processes that tests start
 
@@ -16,6 +18,10 @@ __all__ = ["browser", "runs", "subjects"]  # one browser for all tests of a proc
 pytest_plugins = ["tests.long"]
 
 torch.set_num_threads(1)
+
+# A program that a script starts in the background ignores Ctrl-C, and so do its processes; tests send it.
+if threading.current_thread() is threading.main_thread():
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Slow machines are no reason to fail, and a red test must be red again when it is run again.
 settings.register_profile("bort", deadline=None, derandomize=True, database=None)

@@ -74,11 +74,15 @@ def test_a_copied_link_opens_with_the_token(browser, closed, width, scheme):
         for name in ("color", "backgroundColor")
     )
     assert (min(paper) > 200, max(ink) < 100) == ((True, True) if scheme == "light" else (False, False))
-    colleague.keyboard.type("wrong")  # the field has the focus
-    colleague.keyboard.press("Enter")
+
+    def send(token):
+        until(colleague, "document.activeElement.name === 'token'")  # without a click
+        colleague.keyboard.type(token)
+        colleague.keyboard.press("Enter")
+
+    send("wrong")
     colleague.locator("main p", has_text="That is not the token.").wait_for()
-    colleague.keyboard.type(TOKEN)
-    colleague.keyboard.press("Enter")
+    send(TOKEN)
     colleague.wait_for_selector("body[data-ready]")
     until(colleague, "!location.search.includes('token')")
     assert colleague.url == link, "the same view"
