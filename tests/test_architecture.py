@@ -20,6 +20,7 @@ ORDER = (
         "_defaults",
         "_files",
         "_html",
+        "_intervals",
         "_import_path",
         "_precision",
         "_sample_sizes",

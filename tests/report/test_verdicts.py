@@ -10,9 +10,9 @@ from scipy import stats
 from torch import nn
 
 from bort import explain, invert, measure, nets, penalty
+from bort._intervals import Interval
 from bort.report import Measured, make, measured
 from bort.report._claims import CLAIMS, residual_to
-from bort.report._intervals import Interval
 from bort.report._verdict import outcome_of
 from bort.report._verdicts import baseline_of, is_claimed, verdicts
 from bort.subject import Subject, Training

@@ -7,12 +7,13 @@ from functools import cache
 
 import pytest
 import torch
+from scipy import stats
 
 from bort import train
 from bort.measure import SCORES
 from bort.reproduce import Result, Trained, get
 from bort.reproduce._areas import METHODS
-from bort.reproduce._cells import interval, verdict
+from bort.reproduce._cells import Pair, interval, verdict
 
 RECIPES = {name: train.recipes.get(name) for name in train.recipes.names()}
 
@@ -72,7 +73,7 @@ def test_table_2_tells_what_lambda_does_from_what_decay_does():
     pulled = line(text, "| deit-s | bort-a with the paper's pull, 4.7 |")
     assert "| 46.50 ± 2.12 (n = 2) | +5.50 [-0.85, +11.85] (n = 2) |" in pulled
     assert "| 80.41 |" in pulled, "the paper's"
-    assert "+1.00 [+1.00, +1.00] (n = 2)" in line(text, "| deit-s | bort-a with the paper's λ, 0.05 |")
+    assert "+1.00 (n = 2)" in line(text, "| deit-s | bort-a with the paper's λ, 0.05 |")
     short = line(get("table2").summary(rows), "| deit-s, adamw |")
     assert "41.00 ± 1.41 (n = 2)" in short, "the control is the baseline"
     assert "46.50 ± 2.12 (n = 2), +5.50 [-0.85, +11.85] (n = 2) | 4.7 |" in short
@@ -108,11 +109,17 @@ def test_how_far_the_papers_rows_pull(row, pull):
 
 
 @pytest.mark.parametrize("n", range(2, 11))
-def test_intervals_are_students(n):
-    stats = pytest.importorskip("scipy.stats")
+@pytest.mark.parametrize("best_of", [1, 5])
+def test_intervals_are_students(n, best_of):
     values = [math.sin(7 * i) for i in range(n)]
-    low, high = stats.t.interval(0.95, n - 1, loc=statistics.mean(values), scale=stats.sem(values))
-    assert interval(values, digits=3) == f"{statistics.mean(values):+.3f} [{low:+.3f}, {high:+.3f}] (n = {n})"
+    confidence = 1 - 0.05 / best_of
+    low, high = stats.t.interval(confidence, n - 1, loc=statistics.mean(values), scale=stats.sem(values))
+    expected = f"{statistics.mean(values):+.3f} [{low:+.3f}, {high:+.3f}] (n = {n})"
+    assert interval(values, digits=3, best_of=best_of) == expected
+
+
+def test_differences_that_agree_by_chance_have_no_interval():
+    assert interval([1.0, 1.0 + 1e-14]) == "+1.00 (n = 2)"
 
 
 def test_a_verdict_says_only_what_the_interval_of_the_pairs_says():
@@ -122,21 +129,23 @@ def test_a_verdict_says_only_what_the_interval_of_the_pairs_says():
     before = seeds(50.0, 52.0)
     said = verdict(
         {
-            "steady": (before, seeds(53.0, 55.1)),
-            "worse": (before, seeds(47.0, 49.1)),
-            "by luck": (before, seeds(51.0, 60.0)),
-            "once": (before, seeds(48.5)),
-            "never": (before, []),
+            "steady": Pair(before, seeds(53.0, 55.1)),
+            "worse": Pair(before, seeds(47.0, 49.1)),
+            "by luck": Pair(before, seeds(51.0, 60.0)),
+            "the same twice": Pair(before, seeds(53.0, 55.0)),
+            "the best of many": Pair(before, seeds(53.0, 55.1), best_of=100),
+            "once": Pair(before, seeds(48.5)),
+            "never": Pair(before, []),
         }
     )
     assert said.splitlines()[2:] == [
         "- higher: steady",
         "- lower: worse",
-        "- not decided: by luck",
+        "- not decided: by luck; the same twice; the best of many",
         "- one seed only: once (-1.5 points)",
         "",
     ]
-    assert verdict({"never": (before, [])}) == ""
+    assert verdict({"never": Pair(before, [])}) == ""
 
 
 def modern(row, deletion, insertion, seed):

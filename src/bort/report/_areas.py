@@ -9,8 +9,8 @@ from typing import Final, Literal
 import torch
 from torch import Tensor
 
-from bort.report import _intervals
-from bort.report._intervals import Interval
+from bort import _intervals
+from bort._intervals import Interval
 from bort.report._measured import Measured, shared_methods
 from bort.subject import Missing
 

@@ -11,10 +11,10 @@ from typing import Final, Protocol
 import torch
 from torch import Tensor
 
+from bort import _intervals
+from bort._intervals import Interval
 from bort.measure import LayerAudit
-from bort.report import _intervals
 from bort.report._areas import compare_areas, gaps
-from bort.report._intervals import Interval
 from bort.report._measured import Measured, shared_methods
 from bort.report._paper import in_paper
 from bort.report._verdict import Comparison, Estimate, Outcome, outcome_of

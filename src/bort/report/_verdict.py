@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from bort.report._intervals import Interval
+from bort._intervals import Interval
 
 Outcome = Literal["held", "did not hold", "not decided"]
 

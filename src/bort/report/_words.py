@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from bort.report._intervals import Interval
+from bort._intervals import Interval
 
 
 def number(value: float | None) -> str:

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Any
 
-from bort import train
+import torch
+
+from bort import _intervals, train
+from bort._intervals import Interval
 from bort.reproduce._result import Result
 
 
@@ -84,9 +88,9 @@ def paper_top1(recipe_name: str) -> float | None:
     return paper.top1 if paper else None
 
 
-def difference_cell(before: Sequence[Result], after: Sequence[Result]) -> str:
+def difference_cell(before: Sequence[Result], after: Sequence[Result], *, best_of: int = 1) -> str:
     """Of two rows in accuracy, paired by seed, such as "+3.20 [+1.10, +5.30] (n = 3)"; see `interval`."""
-    return interval(_differences(before, after))
+    return interval(_differences(before, after), best_of=best_of)
 
 
 def _differences(before: Sequence[Result], after: Sequence[Result]) -> list[float]:
@@ -94,51 +98,48 @@ def _differences(before: Sequence[Result], after: Sequence[Result]) -> list[floa
     return [second[seed] - first[seed] for seed in sorted(first.keys() & second.keys())]
 
 
-def verdict(pairs: Mapping[str, tuple[Sequence[Result], Sequence[Result]]]) -> str:
+@dataclass(frozen=True)
+class Pair:
+    """A row without Bort and one with it, to be compared."""
+
+    before: Sequence[Result]
+    after: Sequence[Result]
+    best_of: int = 1
+    """From how many rows the second one was chosen, for its accuracy."""
+
+
+def verdict(pairs: Mapping[str, Pair]) -> str:
     """In words: where the interval of `difference_cell` is above 0, where below, and where it says neither."""
     said: dict[str, list[str]] = {"higher": [], "lower": [], "not decided": [], "one seed only": []}
-    for name, (before, after) in pairs.items():
-        differences = _differences(before, after)
+    for name, pair in pairs.items():
+        differences = _differences(pair.before, pair.after)
         if not differences:
             continue
-        mean, half = statistics.mean(differences), _half_interval(differences)
-        if half is None:
-            said["one seed only"].append(f"{name} ({mean:+.1f} points)")
+        limits = _interval(differences, pair.best_of)
+        if len(differences) == 1:
+            said["one seed only"].append(f"{name} ({differences[0]:+.1f} points)")
+        elif limits is None or limits.low <= 0 <= limits.high:
+            said["not decided"].append(name)
         else:
-            said["not decided" if abs(mean) <= half else "higher" if mean > 0 else "lower"].append(name)
+            said["higher" if limits.low > 0 else "lower"].append(name)
     lines = [f"- {where}: {'; '.join(names)}\n" for where, names in said.items() if names]
     return f"Accuracy with Bort is\n\n{''.join(lines)}\n" if lines else ""
 
 
-def interval(differences: Sequence[float], digits: int = 2) -> str:
+def interval(differences: Sequence[float], digits: int = 2, *, best_of: int = 1) -> str:
     """Mean, 95% interval by Student's t, and number; "–" of none."""
     if not differences:
         return "–"
     mean, n = statistics.mean(differences), len(differences)
-    half = _half_interval(differences)
-    if half is None:
-        return f"{mean:+.{digits}f} (n = 1)"
-    return f"{mean:+.{digits}f} [{mean - half:+.{digits}f}, {mean + half:+.{digits}f}] (n = {n})"
+    limits = _interval(differences, best_of)
+    between = "" if limits is None else f" [{limits.low:+.{digits}f}, {limits.high:+.{digits}f}]"
+    return f"{mean:+.{digits}f}{between} (n = {n})"
 
 
-def _half_interval(values: Sequence[float]) -> float | None:
-    """Half the 95% interval of a mean; None of a single value."""
-    n = len(values)
-    return None if n == 1 else _STUDENT[min(n - 1, max(_STUDENT))] * statistics.stdev(values) / n**0.5
-
-
-_STUDENT: Final = {
-    1: 12.7062,
-    2: 4.3027,
-    3: 3.1824,
-    4: 2.7764,
-    5: 2.5706,
-    6: 2.4469,
-    7: 2.3646,
-    8: 2.3060,
-    9: 2.2622,
-}
-"""The 97.5% point of Student's t, by degrees of freedom; beyond nine it is at most 1% smaller a degree."""
+def _interval(differences: Sequence[float], best_of: int) -> Interval | None:
+    """None of a single difference, and of equal ones: accuracies count images, so a few may agree by chance."""
+    equal = max(differences) - min(differences) < 1e-9
+    return None if equal else _intervals.mean(torch.tensor(differences, dtype=torch.float64), best_of=best_of)
 
 
 def text_and_table(text: str, header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from bort import explain, invert, train
 from bort.reproduce._areas import areas_of
 from bort.reproduce._cells import (
+    Pair,
     accuracy_cell,
     difference_cell,
     failures,
@@ -192,10 +193,11 @@ def section(results: list[Result]) -> str:
         "DeiT-S and ResNet-50 have the paper's augmentation and Bort's weight decay of Table 2; *crops and flips*: without "
         "the rest of the augmentation, ResNet-50 also with cross-entropy of one view in place of JSD of three, and the usual "
         "weight decay, 5e-4, in place of the recipe's 2e-5. *ACNN-Small, digits*: a narrow one, 12 epochs of 3,600 digits "
-        "on a CPU (`--only digits --seeds 0 1 2`). *Median residual*: over the layers.\n\n"
+        "on a CPU (`--only digits --seeds 0 1 2`); 400 are held out, so one image is a quarter of a point. *Median "
+        "residual*: over the layers.\n\n"
         f"{failures(results)}"
-        '"–": not measured. Differences are from pull 0, paired by seed, with a 95% interval. One seed is no proof: the '
-        "spread between seeds is not known yet where n = 1.\n\n"
+        '"–": not measured. Differences are from pull 0, paired by seed, each with the 95% interval that it has by itself. '
+        "One seed is no proof: the spread between seeds is not known yet where n = 1.\n\n"
         f"{_CURVES}"
     )
     return text_and_table(text, ("network", "pull", "held-out accuracy %", "difference", *_COLUMNS, "files"), rows)
@@ -212,21 +214,23 @@ def summary(results: list[Result]) -> str:
     """For each network: without a pull, with the best one, and what that does to explanations."""
     rows, pairs = [], {}
     for name, pulls in _compared(results).items():
-        best = _best(pulls)
+        candidates = _candidates(pulls)
+        best = max(candidates, key=candidates.__getitem__)
+        count = len(candidates) - 1
         ends = [pulls[pull] for pull in sorted({0.0, best})]
         insertion = " → ".join(_cell(_mean(seeds, *_COLUMNS["IG insertion ↑"])) for seeds in ends)
-        difference = difference_cell(pulls[0.0], pulls[best]) if best else "none is better"
-        pairs[_label(name)] = pulls[0.0], pulls[best] if best else []
+        difference = difference_cell(pulls[0.0], pulls[best], best_of=count) if best else "none is better"
+        pairs[_label(name)] = Pair(pulls[0.0], pulls[best] if best else [], best_of=count)
         rows.append((_label(name), f"{best:g}", " → ".join(map(accuracy_cell, ends)), difference, insertion))
     text = (
         "Pull = λ · Σ lr / (1 − momentum); trained with pulls from 0 (the optimizer without Bort, same weight decay) to 15, "
         "compared on held-out training images. *Best* is among 0 and the pulls with the most seeds, "
-        "chosen on the same images"
+        "chosen on the same images; where it is the best of several, its interval is made wider for that (Bonferroni)"
     )
     header = ("network", "best pull", "held-out accuracy %, 0 → best", "difference", "IG insertion ↑, 0 → best")
     if not rows:
         return "No pull has been compared with none yet.\n"
-    none = [name for name, (_, best) in pairs.items() if not best]
+    none = [name for name, pair in pairs.items() if not pair.after]
     worse = f"Of the pulls with the most seeds none is more accurate than 0 for {'; '.join(none)}.\n\n" if none else ""
     return f"{verdict(pairs)}{worse}{text}.\n\n{_CURVES}\n\n{markdown(header, rows)}"
 
@@ -239,12 +243,11 @@ def _compared(results: list[Result]) -> dict[str, dict[float, list[Result]]]:
     }
 
 
-def _best(pulls: dict[float, list[Result]]) -> float:
-    """0, or of the pulls with the most seeds that with the largest gain: one lucky seed is not to stand for a network."""
+def _candidates(pulls: dict[float, list[Result]]) -> dict[float, float]:
+    """Gains of 0 and of the pulls with the most seeds: one lucky seed is not to stand for a network."""
     gains = _changes(pulls, "accuracy")
     most = max(map(len, gains.values()))
-    known = {0.0: 0.0} | {pull: statistics.mean(seeds) for pull, seeds in gains.items() if len(seeds) == most}
-    return max(known, key=known.__getitem__)
+    return {0.0: 0.0} | {pull: statistics.mean(seeds) for pull, seeds in gains.items() if len(seeds) == most}
 
 
 def _by_seed(seeds: list[Result], *path: str) -> dict[int, float]:

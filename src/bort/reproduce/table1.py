@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bort import train
 from bort.reproduce._cells import (
+    Pair,
     accuracy_cell,
     by_row,
     difference_cell,
@@ -53,7 +54,7 @@ def summary(results: list[Result]) -> str:
             continue
         papers = (number_cell(paper_top1(seeds[0].row)) for seeds in (sgd, bort))
         ours = (accuracy_cell(seeds) for seeds in (sgd, bort))
-        pairs[name.removesuffix("-bort-s")] = sgd, bort
+        pairs[name.removesuffix("-bort-s")] = Pair(sgd, bort)
         lines.append((name.removesuffix("-bort-s"), " → ".join(papers), " → ".join(ours), difference_cell(sgd, bort)))
     header = ("network", "paper %, SGD → Bort-S", "ours %, SGD → Bort-S", "paired difference")
     return verdict(pairs) + markdown(header, lines)

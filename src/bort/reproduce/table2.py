@@ -14,6 +14,7 @@ from typing import Final
 from bort import train
 from bort.optim import constraint_for
 from bort.reproduce._cells import (
+    Pair,
     accuracy_cell,
     difference_cell,
     failures,
@@ -173,7 +174,7 @@ def summary(results: list[Result]) -> str:
         if control and any(borts):
             cells = (f"{accuracy_cell(seeds)}, {difference_cell(control, seeds)}" if seeds else "–" for seeds in borts)
             name = f"{_network(comparison.baseline)}, {comparison.baseline.optim.name}"
-            pairs[f"{name}, paper's λ"], pairs[f"{name}, paper's pull"] = ((control, seeds) for seeds in borts)
+            pairs[f"{name}, paper's λ"], pairs[f"{name}, paper's pull"] = (Pair(control, seeds) for seeds in borts)
             pull = f"{comparison.same_pull.optim.pull:g}"
             rows.append((name, accuracy_cell(control), *cells, pull))
     if not rows:

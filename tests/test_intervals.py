@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from bort.report._intervals import difference_of_parts, mean, part
+from bort._intervals import difference_of_parts, mean, part
 
 
 @given(st.integers(1, 2000), st.data())

@@ -55,13 +55,17 @@ def _common(both: int, only_one: int, only_other: int, neither: int) -> float:
     return excess / math.sqrt(product) if product else 0.0
 
 
-def mean(values: Tensor) -> Interval | None:
-    """Student's, of the mean of a sample (N,); None of fewer than two values."""
+def mean(values: Tensor, *, best_of: int = 1) -> Interval | None:
+    """Student's, of the mean of a sample (N,); None of fewer than two values.
+
+    For a sample chosen for its mean from ``best_of`` samples, Bonferroni's: all of their intervals together hold the truth
+    with 95%.
+    """
     from scipy.special import stdtrit
 
     count = len(values)
     if count < 2:
         return None
     sample = values.double()
-    half = float(stdtrit(count - 1, 0.975)) * sample.std().item() / math.sqrt(count)
+    half = float(stdtrit(count - 1, 1 - 0.025 / best_of)) * sample.std().item() / math.sqrt(count)
     return Interval(sample.mean().item() - half, sample.mean().item() + half)
