@@ -243,7 +243,7 @@ def test_areas_of_modern_networks_are_paired_by_seed():
     ]
     text = get("modern").section(rows)
     assert (
-        "| ig | 0.250 | 0.150 | -0.100 [-0.100, -0.100] (n = 2) | 0.400 | 0.550 | +0.150 [-0.485, +0.785] (n = 2) "
+        "| ig | 0.250 | 0.150 | -0.100 (n = 2) | 0.400 | 0.550 | +0.150 [-0.485, +0.785] (n = 2) "
         "| 0.10 / 0.30 | 0.10 / 0.30 |"
     ) in text
     assert "| random map | 0.250 |" in text
