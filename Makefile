@@ -55,6 +55,7 @@ oracles: $(VENV)/dev.done  ## PyTorch's own optimizer tests and Quantus' metrics
 	@$(BIN)/python tests/oracles/quantus_metrics.py
 
 floors: $(VENV)/dev.done  ## the fast tests with the oldest dependencies that pyproject.toml allows (docs/release.md); half an hour, and the network
+	@$(PIP) --quiet uv
 	@$(BIN)/python -m tests.release.floors
 
 clean:  ## remove the virtual environment and all caches
@@ -65,10 +66,6 @@ $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "bort needs Python 3.11 or newer, this is " + sys.version.split()[0])'
 	@echo "==> making $(VENV)"
 	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); echo "No virtual environment: on Debian, apt install python3-venv"; exit 1; }
-
-# uv installs in a quarter of pip's time: it loads and unpacks many packages at once, and compiles no modules that nobody imports.
-$(BIN)/uv: | $(BIN)/python
-	@$(PIP) --quiet uv
 
 # Pages are tested in a real browser, best in Chromium's headless shell: the same without its windows, in half the time.
 # Without a browser (no root, no network) those tests say so and are skipped.
@@ -81,11 +78,13 @@ $(VENV)/browser.done: | $(VENV)/dev.done
 	    || echo "no browser could be installed ($(VENV)/browser.log); tests of pages will be skipped"; }
 	@touch $@
 
-# What uv says goes to a log; what is seen is one line that moves. Where it fails, pip may not: that has its own settings of
-# mirrors and proxies.
-$(VENV)/%.done: pyproject.toml constraints.txt | $(BIN)/uv
+# uv installs in a quarter of pip's time: it loads and unpacks many packages at once, and compiles no modules that nobody imports.
+# What it says goes to a log; what is seen is one line that moves. Where there is no uv, or it fails, pip may do: that has its own
+# settings of mirrors and proxies.
+$(VENV)/%.done: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "==> installing bort[$*] into $(VENV): torch and its CUDA libraries are about 3 GB the first time"
-	@set -o pipefail; $(BIN)/uv pip install --python $(BIN)/python --constraint constraints.txt --editable '.[$*]' 2>&1 \
+	@set -o pipefail; { { [ -x $(BIN)/uv ] || $(PIP) --quiet uv; } \
+	    && $(BIN)/uv pip install --python $(BIN)/python --constraint constraints.txt --editable '.[$*]'; } 2>&1 \
 	    | tee $(VENV)/install.log | awk '!/^ [-+~] / { printf "\r\033[K    %s", $$0; fflush() } END { print "" }' \
 	    || { cat $(VENV)/install.log; echo "==> uv could not install it, see above; trying pip"; $(PIP) --quiet --editable '.[$*]'; }
 	@touch $@ $(if $(filter dev,$*),$(VENV)/app.done)

@@ -8,7 +8,6 @@ and are signalled and killed.
 import multiprocessing
 import os
 import runpy
-import signal
 import socket
 import sys
 import time
@@ -57,7 +56,6 @@ def _run(file, arguments, environment, streams):
     for number, stream in enumerate(streams, start=1):
         os.dup2(stream.detach(), number)
     sys.stdout, sys.stderr = (os.fdopen(number, "w", 1, encoding="utf-8", closefd=False) for number in (1, 2))
-    signal.signal(signal.SIGINT, signal.default_int_handler)
     os.environ.update(environment)
     sys.argv = [file, *arguments]
     runpy.run_path(file, run_name="__main__")

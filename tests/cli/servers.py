@@ -2,16 +2,10 @@
 
 import os
 import re
-import signal
 import subprocess
 import sys
 from contextlib import contextmanager
 from pathlib import Path
-
-
-def can_be_interrupted():
-    """For `preexec_fn`: Ctrl-C is heard also where the tests were started in the background, whose processes ignore it."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 @contextmanager
@@ -21,7 +15,7 @@ def serving(*arguments):
     folders = [str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(folders)}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with subprocess.Popen(command, text=True, env=environment, preexec_fn=can_be_interrupted, **pipes) as server:
+    with subprocess.Popen(command, text=True, env=environment, **pipes) as server:
         try:
             yield server
         finally:
