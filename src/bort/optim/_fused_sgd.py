@@ -30,5 +30,6 @@ def without_momentum(optimizer: Optimizer) -> list[Tensor]:
 def clear_momentum(optimizer: Optimizer, weights: list[Tensor], found_inf: Tensor) -> None:
     """After it: 0 where it was skipped, which the host does not know."""
     for p in weights:
-        momentum = local(optimizer.state[p]["momentum_buffer"])
-        momentum.masked_fill_(found_inf.reshape(()).to(momentum.device) != 0, 0.0)
+        momentum = optimizer.state.get(p, {}).get("momentum_buffer")  # a subclass may keep none
+        if momentum is not None:
+            local(momentum).masked_fill_(found_inf.reshape(()).to(p.device) != 0, 0.0)
