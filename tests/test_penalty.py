@@ -134,3 +134,15 @@ def test_proposition_1_the_constraint_costs_a_linear_model_nothing(m, n, seed):
     v1 = spread.T @ u.T @ v0
     assert penalty.residual(w1) < 1e-12
     torch.testing.assert_close(v1 @ w1 @ x, v0 @ w0 @ x, rtol=1e-9, atol=1e-9)
+
+
+def test_complex_weights_are_refused():
+    unitary = torch.linalg.qr(torch.randn(3, 3, dtype=torch.complex64)).Q
+    for function in (penalty.value, penalty.gradient, penalty.residual, penalty.own_scale):
+        with pytest.raises(TypeError, match=r"complex \(torch.complex64\): the constraint is defined for real weights"):
+            function(unitary)
+
+
+def test_the_scale_of_the_optimizers_is_named_as_theirs():
+    with pytest.raises(ValueError, match=r"scale='initial'.*a number.*\"adaptive\".*own_scale"):
+        penalty.residual(torch.eye(3), scale="initial")

@@ -55,3 +55,25 @@ def test_settings_come_back_after_an_exception():
     with pytest.raises(KeyError), own_precision("highest", torch.device("cpu")):
         raise KeyError
     assert torch.backends.cuda.matmul.fp32_precision == before
+
+
+@pytest.mark.parametrize("backend", [torch.backends.mkldnn.matmul, torch.backends.cuda.matmul])
+def test_a_setting_for_all_backends_goes_on_reaching_them(backend):
+    """Read, a backend's setting is that of all where it has none of its own; written back, it would be its own."""
+    device = torch.device("cuda" if backend is torch.backends.cuda.matmul else "cpu")
+    before = torch.backends.fp32_precision, backend.fp32_precision
+    try:
+        backend.fp32_precision = "none"
+        for value in ("tf32", "ieee", "tf32"):
+            torch.backends.fp32_precision = value
+            assert backend.fp32_precision == value
+            for precision in ("highest", "high"):
+                with own_precision(precision, device):
+                    pass
+                assert backend.fp32_precision == value
+        backend.fp32_precision = "ieee"  # its own stays
+        with own_precision("high", device):
+            pass
+        assert backend.fp32_precision == "ieee"
+    finally:
+        torch.backends.fp32_precision, backend.fp32_precision = before

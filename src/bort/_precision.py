@@ -28,9 +28,17 @@ def own_precision(precision: str, device: torch.device) -> Iterator[None]:
         backend, wanted = _setting(precision, device)
         if backend is not None:
             stack.enter_context(_LOCK)
-            stack.callback(setattr, backend, "fp32_precision", backend.fp32_precision)
+            stack.callback(setattr, backend, "fp32_precision", _own_setting(backend))
             backend.fp32_precision = wanted
         yield
+
+
+def _own_setting(backend: Any) -> str:
+    """What to put back: "none" for a backend that has the setting of all backends (torch.backends.fp32_precision). That is
+    what is read from it; written back, it would be its own, which later changes of the setting of all no longer reach."""
+    before: str = backend.fp32_precision
+    backend.fp32_precision = "none"
+    return "none" if backend.fp32_precision == before else before
 
 
 def _setting(precision: str, device: torch.device) -> tuple[Any, str]:

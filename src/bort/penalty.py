@@ -135,6 +135,10 @@ def matrices(weight: Tensor, *, blocks: int = 1, transposed: bool = False) -> Te
     """
     if weight.ndim < 2:
         raise ValueError(f"a weight of shape {tuple(weight.shape)} is not a matrix: give it two or more dimensions")
+    if weight.is_complex():
+        raise TypeError(
+            f"a weight of shape {tuple(weight.shape)} is complex ({weight.dtype}): the constraint is defined for real weights"
+        )
     if blocks < 1 or weight.shape[0] % blocks:
         raise ValueError(
             f"a weight of shape {tuple(weight.shape)} cannot be cut into blocks={blocks}: "
@@ -159,6 +163,11 @@ def target(w: Tensor, scale: Scale) -> float | Tensor:
         >>> penalty.target(torch.full((1, 2, 4), 0.5), "adaptive")  # rows of norm 1
         tensor([[[1.]]])
     """
+    if isinstance(scale, str) and scale != "adaptive":
+        raise ValueError(
+            f'scale={scale!r}: the target is a number or "adaptive" here. "initial" is a setting of the optimizers: the '
+            "own_scale(weight) of their first step"
+        )
     if scale == "adaptive":
         norms: Tensor = torch.linalg.vector_norm(w.detach(), dim=-1, keepdim=True)
         return norms.mean(dim=-2, keepdim=True).square()

@@ -162,3 +162,31 @@ def test_weights_are_left_as_they_are():
 def test_nothing_to_measure_is_said(source, sentence):
     with pytest.warns(UserWarning, match=sentence):
         assert monitor.measure(source) == {}
+
+
+@pytest.mark.parametrize("cls", [torch.optim.SGD, bort.BortS])
+def test_groups_that_an_optimizer_has_taken(cls):
+    """An optimizer takes the names out of ``params``."""
+    net = nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 2))
+    groups = bort.param_groups(net, exclude=())
+    before = monitor.measure(groups, layers=True)
+    cls(groups, lr=0.1)
+    after = monitor.measure(groups, layers=True)
+    del before["bort/milliseconds"], after["bort/milliseconds"]
+    assert after == before
+
+
+def test_layers_of_two_models_with_the_same_names():
+    first, second = nn.Linear(3, 4), nn.Linear(4, 2)
+    groups = [*bort.param_groups(first, exclude=()), *bort.param_groups(second, exclude=())]
+    values = monitor.measure(bort.BortS(groups, lr=0.1), layers=True)
+    assert values["bort/0.weight/residual"] == pytest.approx(rms(singular_values(first.weight)), rel=1e-5)
+    assert values["bort/2.weight/residual"] == pytest.approx(rms(singular_values(second.weight)), rel=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore:Initializing zero-element tensors")
+def test_a_layer_without_numbers_is_left_out():
+    net = nn.Sequential(nn.Linear(0, 4), nn.Linear(4, 4))
+    assert list(monitor.measure(net, layers=True)) == list(monitor.measure(bort.BortS(net, lr=0.1), layers=True))
+    (decision,) = [d for d in bort.param_groups(net).decisions if d.name == "0.weight"]
+    assert (decision.constrained, decision.reason) == (False, "empty")

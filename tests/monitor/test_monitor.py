@@ -235,3 +235,32 @@ def test_inside_accelerate():
     final = monitor.record(optimizer, 4)
     assert final["bort/pull"] == pytest.approx(4 * 0.03)
     assert final["bort/0.weight/residual"] == measure(plain, model=raw, layers=True)["bort/0.weight/residual"]
+
+
+@pytest.mark.parametrize("options", [{"momentum": 0.9, "dampening": 0.9}, {"dampening": 0.9}], ids=str)
+def test_what_dampening_leaves_of_the_pull(options):
+    """Without momentum SGD has no dampening. The distance to 1 shrinks by exp(−2·pull)."""
+    weight = nn.Parameter(torch.eye(3, dtype=torch.float64) * 1.001)
+    weight.grad = torch.zeros_like(weight)
+    optimizer = bort.BortS([weight], lr=0.01, constraint=0.1, **options)
+    monitor = Monitor()
+    monitor.watch(optimizer)
+    for _ in range(1000):
+        optimizer.step()
+    pull = monitor.record(optimizer, 1000)["bort/pull"]
+    assert (weight[0, 0].item() - 1) / 0.001 == pytest.approx(math.exp(-2 * pull), rel=0.05)
+
+
+@pytest.mark.parametrize("cls", [bort.BortS, bort.BortA])
+def test_a_step_that_a_fused_optimizer_skips_has_no_pull(cls):
+    model = net()
+    optimizer = cls(model, lr=0.1, constraint=0.1, fused=True)
+    scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
+    monitor = Monitor()
+    monitor.watch(optimizer)
+    for step in range(5):
+        optimizer.zero_grad()
+        scaler.scale(model(torch.ones(1, 6)).sum() * (torch.inf if step % 2 else 1.0)).backward()
+        scaler.step(optimizer)
+        scaler.update()
+    assert monitor.record(optimizer, 5)["bort/pull"] == pytest.approx(3 * 0.01)

@@ -205,3 +205,20 @@ def test_an_exception_in_the_base_step_gives_the_gradients_back():
     with pytest.raises(RuntimeError, match="broken"):
         bortify(Broken)([p], lr=0.1).step()
     assert p.grad is grad
+
+
+def test_weights_of_one_name_are_told_apart_by_their_groups():
+    """Names of two models, of which one even has what would be the other's."""
+    first, second, third = (parameter(2, 2, seed=seed) for seed in range(3))
+    optimizer = BortS([{"params": [("w", p)]} for p in (first, second)], lr=0.1)
+    assert [name for name, _ in optimizer.constrained()] == ["0.w", "1.w"]
+    assert optimizer.residuals() == pytest.approx(
+        {"0.w": penalty.residual(first).item(), "1.w": penalty.residual(second).item()}
+    )
+    optimizer.add_param_group({"params": [("0.w", third), ("other", parameter(2, 2))]})
+    names = [name for name, _ in optimizer.constrained()]
+    assert len(set(names)) == 4
+    assert names[1] == "1.w"
+    assert names[3] == "other"
+    one_group = BortS([("w", first), ("w", second)], lr=0.1)
+    assert list(one_group.residuals()) == ["0.0.w", "0.1.w"]

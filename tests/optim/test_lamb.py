@@ -287,3 +287,27 @@ def test_bortl_is_built_on_it():
     ours, theirs = parameters(), parameters()
     results = run(BortL(groups_of(ours), lr=0.02, constraint=0.3), ours)
     assert_close(results, run(bortify(timm.optim.Lamb)(groups_of(theirs), lr=0.02, constraint=0.3), theirs))
+
+
+def test_a_divisor_that_float16_does_not_have():
+    """GradScaler's factor is 65536 at first; in float16 that is infinite, and every gradient divided by it 0."""
+    results = []
+    for scale in (2.0**8, 2.0**16):
+        p = nn.Parameter((1.5 * torch.eye(4)).half())
+        optimizer = Lamb([p], lr=0.1, capturable=True, weight_decay=0.0, always_adapt=True)
+        scaler = torch.amp.GradScaler("cpu", init_scale=scale)
+        scaler.scale((p.float() * 1e-2).sum()).backward()
+        scaler.step(optimizer)
+        results.append(p.detach())
+    assert_close(results[:1], results[1:], 0)
+    assert (results[0] - 1.5 * torch.eye(4)).norm() == pytest.approx(0.1 * 3, rel=1e-2)
+
+
+def test_complex_weights_are_refused_before_anything_moves():
+    """Their squares are not those of their size: exp_avg_sq would be another number than that of two real weights."""
+    real, p = nn.Parameter(torch.ones(3)), nn.Parameter(torch.ones(3, dtype=torch.complex64))
+    optimizer = Lamb([("real", real), ("p", p)], lr=0.1)
+    real.grad, p.grad = torch.ones_like(real), torch.ones_like(p)
+    with pytest.raises(TypeError, match=r"parameter 'p' is complex \(torch.complex64\).*view_as_real"):
+        optimizer.step()
+    assert torch.equal(real, torch.ones(3))

@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -49,8 +50,21 @@ def test_the_forms_of_a_schedule_agree():
         ({"momentum": 1.0}, "momentum=1.0: must be from 0 to below 1"),
         ({"steps": 0}, "the rates add up to 0, so no λ pulls at all"),
         ({"schedule": "linear"}, "schedule='linear': 'constant', 'cosine', a function"),
+        ({"schedule": [0.1] * 9}, "schedule: the list of 9 rates has none for step 9, counted from 0"),
     ],
 )
 def test_what_means_nothing_is_refused(changes, message):
     with pytest.raises(ValueError, match=message):
         bort.constraint_for(**({"pull": 1.0, "lr": 0.1, "steps": 10} | changes))
+
+
+def test_dampening_asks_for_a_larger_constraint():
+    """Of each gradient only (1 − dampening) enters the momentum. Without momentum SGD has none."""
+    plain = {"lr": 0.1, "steps": 10, "momentum": 0.9}
+    assert bort.constraint_for(1.0, dampening=0.5, **plain) == pytest.approx(2 * bort.constraint_for(1.0, **plain))
+    with pytest.raises(ValueError, match=r"dampening=1\.0: must be from 0 to below 1"):
+        bort.constraint_for(1.0, dampening=1.0, **plain)
+
+
+def test_it_is_a_number_of_python():
+    assert type(bort.constraint_for(np.float32(5), lr=np.float32(0.1), steps=10)) is float

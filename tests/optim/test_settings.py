@@ -1,8 +1,10 @@
 """Complaints: each names the value and the place, before the first step."""
 
+import fractions
 import math
 import warnings
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -98,3 +100,22 @@ def test_sensible_settings_are_silent():
         BortS(net().parameters(), lr=0.01, momentum=0.9, weight_decay=0.01, constraint=0.1)
         BortS([nn.Parameter(torch.ones(3))], lr=0.1, constraint=0)
         BortS([{"params": [nn.Parameter(torch.ones(3))], "weight_decay": 0.2}, {"params": net().parameters()}], lr=0.1)
+
+
+def test_dampening_lessens_what_overshoots():
+    with pytest.warns(UserWarning, match=r"lr·λ·\(1 − dampening\)/\(1 − momentum\) = 0.5·0.4·0.5/0.1 = 1 ≥ 1"):
+        BortS(net().parameters(), lr=0.5, momentum=0.9, dampening=0.5, constraint=0.4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        BortS(net().parameters(), lr=0.5, momentum=0.9, dampening=0.99, constraint=0.4)
+
+
+@pytest.mark.parametrize("number", [np.float32, np.float64, fractions.Fraction])
+def test_numbers_of_other_libraries_are_numbers(number):
+    """They are kept as Python's own: torch.load refuses numpy's in a state dict."""
+    half, two = number(0.5), np.int64(2)
+    options = {"constraint": half, "scale": half, "every": two, "warmup": two}
+    group = BortS([{"params": [nn.Parameter(torch.eye(4))], "blocks": two}], lr=0.1, **options).param_groups[0]
+    expected = {"constraint": 0.5, "scale": 0.5, "every": 2, "warmup": 2, "blocks": 2}
+    assert {key: group[key] for key in expected} == expected
+    assert {type(group[key]) for key in expected} == {int, float}

@@ -1,5 +1,8 @@
 """The stability guard: nothing diverges, and no stable step is changed."""
 
+import copy
+import pickle
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -228,3 +231,69 @@ def test_with_momentum_no_singular_value_rises_more_than_fourfold(momentum, nest
             for _ in range(150):
                 optimizer.step()
                 assert torch.linalg.matrix_norm(p.detach(), 2) <= limit, (rate, size)
+
+
+FULL = {"constraint": 0.5}
+
+
+def stepped(optimizer, p):
+    p.grad = torch.zeros_like(p)
+    optimizer.step()
+    return p.detach().clone()
+
+
+def start(rate=0.01):
+    p = torch.nn.Parameter(torch.tensor([[1.2, 0.0], [0.0, 1.0]]))
+    return p, {"params": [p], "lr": rate}
+
+
+@pytest.mark.parametrize("default", [0.01, 10.0, torch.tensor(10.0)], ids=str)
+@pytest.mark.parametrize("later", [False, True])
+def test_a_group_is_judged_by_its_own_rate(default, later):
+    """The rate of the optimizer is none that this group ever has."""
+    p, group = start()
+    other = {"params": [torch.nn.Parameter(torch.zeros(3))], "constraint": 0.0}
+    optimizer = BortS([other] if later else [other, group], lr=default, momentum=0.9, **FULL)
+    if later:
+        optimizer.add_param_group(group)
+    assert stepped(optimizer, p)[0, 0] == pytest.approx(1.2 - 0.01 * 0.5 * (1.2**3 - 1.2), rel=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore:param group 0")
+@pytest.mark.parametrize("rate", [10.0, torch.tensor(10.0)], ids=str)
+@pytest.mark.parametrize("again", [lambda o: o, copy.deepcopy, lambda o: pickle.loads(pickle.dumps(o))])
+def test_the_first_rate_of_a_group_stays_known(rate, again):
+    """It may come back: a schedule of one's own lowers the rate for a warm-up. Also after a copy and after a checkpoint."""
+
+    def lowered(optimizer):
+        for group in optimizer.param_groups:
+            group["lr"] = 0.01 if not isinstance(group["lr"], torch.Tensor) else group["lr"].fill_(0.01)
+        return optimizer
+
+    p, group = start(rate.clone() if isinstance(rate, torch.Tensor) else rate)
+    optimizer = again(lowered(BortS([group], lr=0.01, momentum=0.9, **FULL)))
+    loaded = BortS([start(10.0)[1]], lr=0.01, momentum=0.9, **FULL)
+    loaded.load_state_dict(optimizer.state_dict())
+    for each in (optimizer, loaded):
+        (p,) = each.param_groups[0]["params"]
+        move = 1.2 - stepped(each, p)[0, 0].item()
+        assert 0 < move < 0.5 * 0.01 * 0.5 * (1.2**3 - 1.2)  # shortened
+
+
+def test_an_optimizer_without_a_rate():
+    """transformers' Adafactor has lr=None and finds its own rates. The complaint about decoupled=True names the way out."""
+
+    class Own(torch.optim.Optimizer):
+        def __init__(self, params, lr=None):
+            super().__init__(params, {"lr": lr})
+
+        @torch.no_grad()
+        def step(self, closure=None):
+            for p in self.param_groups[0]["params"]:
+                p.sub_(p.grad, alpha=0.1)
+
+    p, group = start(None)
+    with pytest.raises(ValueError, match="use decoupled=False"):
+        bortify(Own)([dict(group)])
+    optimizer = bortify(Own)([group], decoupled=False, **FULL)
+    assert stepped(optimizer, p)[0, 0] == pytest.approx(1.2 - 0.1 * 0.5 * (1.2**3 - 1.2), rel=1e-6)

@@ -87,8 +87,10 @@ def test_what_is_no_number_of_steps_is_refused(warmup):
 def test_weights_far_from_the_constraint_are_named_once():
     far = nn.Parameter(torch.randn(20, 20) * 4)
     far.grad = torch.zeros_like(far)
-    optimizer = BortS([("near", weight()), ("far", far)], lr=1e-6)
-    with pytest.warns(UserWarning, match=r"'far' is far from its constraint \(residual \d+.*warmup=STEPS"):
+    groups = [{"params": [("free", far.detach().clone())], "constraint": 0.0}]
+    optimizer = BortS([*groups, {"params": [("near", weight()), ("far", far)]}], lr=1e-6)
+    far_away = r"param group 1: the weight 'far' is far from its constraint \(residual \d+"
+    with pytest.warns(UserWarning, match=far_away + r".*scale='initial'.* otherwise .*warmup=STEPS"):
         optimizer.step()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -101,3 +103,13 @@ def test_no_warning_with_a_warm_up_or_near_the_constraint():
     far.grad = torch.zeros_like(far)
     BortS([far], lr=1e-6, warmup=10).step()
     BortS([weight()], lr=1e-6).step()
+
+
+def test_with_the_initial_scale_no_warm_up_is_recommended():
+    """docs/fine-tuning.md: it did not help there."""
+    far = nn.Parameter(torch.full((400, 400), 1.0))  # of rank 1: σ² is 400 times its mean
+    far.grad = torch.zeros_like(far)
+    with pytest.warns(UserWarning, match="is far from its constraint") as caught:
+        BortS([far], lr=1e-6, scale="initial").step()
+    assert "warmup" not in str(caught[0].message)
+    assert "smaller constraint" in str(caught[0].message)

@@ -1,7 +1,7 @@
 r"""The pull so far, counted step by step: :math:`P = \lambda \sum_t \alpha_t / (1 - \mu)` (`bort.optim._pull`).
 
-μ is the momentum of SGD where the penalty is coupled. Coupled to another optimizer (``decoupled=False`` with Adam), the
-penalty is scaled with the gradient, and there is no such number.
+μ is the momentum of SGD where the penalty is coupled; with dampening τ, λ is (1 − τ) times as large there. Coupled to another
+optimizer (``decoupled=False`` with Adam), the penalty is scaled with the gradient, and there is no such number.
 """
 
 from __future__ import annotations
@@ -61,9 +61,11 @@ class PullCount:
     @torch.no_grad()
     def _count(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         self._add_missing_totals(optimizer)
+        found_inf = getattr(optimizer, "found_inf", None)  # by which an optimizer skips a step without the host knowing
         for group, total in zip(optimizer.param_groups, self._totals, strict=True):
             if group["constraint"] and _has_pull(optimizer, group):
-                total += _pull_of_step(group, total.device)
+                pull = _pull_of_step(group, total.device)
+                total += pull if found_inf is None else pull * (found_inf.reshape(()).to(total) == 0).to(total)
 
     def _add_missing_totals(self, optimizer: Bort) -> None:
         """Groups may be added during a training."""
@@ -78,7 +80,8 @@ def _has_pull(optimizer: Bort, group: dict[str, Any]) -> bool:
 
 def _pull_of_step(group: dict[str, Any], device: torch.device) -> float | Tensor:
     momentum = 0.0 if group["decoupled"] else float(group.get("momentum") or 0.0)
-    pull: float | Tensor = _there(group["lr"], device) * (group["constraint"] / (1 - momentum))
+    entering = 1 - float(group.get("dampening") or 0.0) if momentum else 1.0
+    pull: float | Tensor = _there(group["lr"], device) * (group["constraint"] * entering / (1 - momentum))
     if group["warmup"]:
         steps = _there(group.get("penalty_step", 0), device) / group["warmup"]
         pull = pull * (steps.clamp(max=1.0) if isinstance(steps, Tensor) else min(1.0, steps))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -62,9 +63,14 @@ def _of_groups(groups: ParamGroups) -> list[ConstrainedWeight]:
         ConstrainedWeight(uncompiled_name(name), p, LinearMap("", group["blocks"], group["transposed"]))
         for group in groups
         if group["constraint"]
-        for name, p in group["params"]
+        for name, p in _named(group)
         if _is_measurable(name, p)
     ]
+
+
+def _named(group: dict[str, Any]) -> Iterable[tuple[str, Tensor]]:
+    """An optimizer that has taken the group has put the names beside the parameters."""
+    return zip(group["param_names"], group["params"], strict=True) if "param_names" in group else group["params"]
 
 
 def _is_measurable(name: str, p: Tensor) -> bool:

@@ -13,7 +13,7 @@ penalty of a param group is in `_group_penalty`.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from functools import cache
 from typing import Any, ClassVar
@@ -25,6 +25,7 @@ from torch.optim import Optimizer
 from bort import penalty
 from bort.optim import _settings
 from bort.optim._apply import LentGradients
+from bort.optim._fused_sgd import clear_momentum, without_momentum
 from bort.optim._group_penalty import GroupPenalty
 from bort.optim._groups import groups_for_optimizer
 from bort.optim._spec import Scale, constrained
@@ -81,9 +82,8 @@ class Bort(Optimizer):
             **_settings.LAYOUT,
         }
         super().__init__(*args, **kwargs)
-        if isinstance(self.defaults.get("lr"), Tensor):
-            # The groups have this tensor too, and a schedule writes to it; the stability guard has to know the first rate.
-            self.defaults["lr"] = self.defaults["lr"].clone()
+        # The stability guard has to know a rate that may come back, each group its own.
+        self._first_rates = [_rate_of(group) for group in self.param_groups]
         self._prepare()
         for index, group in enumerate(self.param_groups):
             _settings.warn(group, index, stacklevel=3)
@@ -109,15 +109,20 @@ class Bort(Optimizer):
             # There from the beginning: torch.distributed.checkpoint takes a group's keys to be the same at all times.
             self.param_groups[index].setdefault("penalty_step", 0)
         try:
+            _settings.make_numbers_plain(self.param_groups[index])
             _settings.check(self.param_groups[index], index)
         except Exception:
             self.param_groups.pop()  # refused: leave the optimizer as it was
             raise
         if "_penalties" in self.__dict__:  # added by the user; __init__ warns itself, at the user's line
+            self._first_rates[index:] = [_rate_of(self.param_groups[index])]
             _settings.warn(self.param_groups[index], index, stacklevel=3)
             if not self._has_warned_of_shapes:
                 added = self.param_groups[index:]
                 self._has_warned_of_shapes = _settings.warn_of_shapes(added, type(self).__name__, stacklevel=3)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return super().__getstate__() | {"_first_rates": self._first_rates}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         # Also reached through load_state_dict: a checkpoint of the plain optimizer leaves our settings as they are now.
@@ -129,6 +134,7 @@ class Bort(Optimizer):
                 for key in (*_settings.SETTINGS, *_settings.LAYOUT)
             }
             self._has_warned_of_shapes = False
+            self.__dict__.setdefault("_first_rates", [_rate_of(group) for group in self.param_groups])
             self._prepare()
         for index, group in enumerate(self.param_groups):
             settings = current[index] if index < len(current) else self._own_defaults
@@ -152,7 +158,11 @@ class Bort(Optimizer):
                 self._apply_penalties(lent)
             if self._writes_gradients:
                 lent.lend_copies(p for group in self.param_groups for p in group["params"])
+            found_inf: Tensor | None = getattr(self, "found_inf", None)
+            fresh = [] if found_inf is None else without_momentum(self)
             type(self)._base_step(self, **arguments)
+            if found_inf is not None:
+                clear_momentum(self, fresh, found_inf)
         finally:
             lent.give_back()
         if any(group["scale"] == "initial" for group in self.param_groups):
@@ -166,14 +176,18 @@ class Bort(Optimizer):
         self._begins_early = current_routing().overlap_bytes > 0
         # All gradients are looked at first: one that is refused leaves every weight and every count of steps as it was.
         pending = [
-            (self._penalties[index], group, self._penalties[index].active_weights(group))
+            (index, self._penalties[index], group, self._penalties[index].active_weights(group))
             for index, group in enumerate(self.param_groups)
             if group["constraint"]
         ]
-        for group_penalty, group, weights in pending:
-            for step in group_penalty.begin(self, group, weights, lent):
+        if getattr(self, "grad_scale", None) is not None:
+            for index, _, group, weights in pending:
+                _settings.refuse_overflow(group, index, weights)
+        for index, group_penalty, group, weights in pending:
+            first_rate = self._first_rates[index] if index < len(self._first_rates) else None
+            for step in group_penalty.begin(self, group, weights, lent, first_rate):
                 group_penalty.apply(step)
-        for index, (group_penalty, group, _) in enumerate(pending):
+        for index, group_penalty, group, _ in pending:
             group_penalty.warn_if_far(group, index, stacklevel=6)
 
     @torch.no_grad()
@@ -189,13 +203,21 @@ class Bort(Optimizer):
     def constrained(self) -> list[tuple[str, Tensor]]:
         """The names and weights that have a constraint, of all groups.
 
-        Names are those of the parameters where the optimizer was given them, otherwise "group.index".
+        Names are those of the parameters where the optimizer was given them, otherwise "group.index". A name that several
+        weights have becomes "group.name", or "group.place.name" if that is not enough to tell them apart.
         """
-        return [
-            (name if "param_names" in group else f"{index}.{name}", p)
+        found = [
+            (index, place, name if "param_names" in group else f"{index}.{name}", p)
             for index, group in enumerate(self.param_groups)
-            for name, p in constrained(group)
+            for place, (name, p) in enumerate(constrained(group))
         ]
+        names = [name for _, _, name, _ in found]
+        for longer in ("{0}.{2}", "{0}.{1}.{2}"):
+            count = Counter(names)
+            names = [
+                name if count[name] == 1 else longer.format(*each) for name, each in zip(names, found, strict=True)
+            ]
+        return [(name, p) for name, (*_, p) in zip(names, found, strict=True)]
 
     @torch.no_grad()
     def residuals(self) -> dict[str, float]:
@@ -211,6 +233,12 @@ class Bort(Optimizer):
             for v in self._penalties[index].residuals(group, self.state)
         ]
         return {name: value for (name, _), value in zip(self.constrained(), values, strict=True)}
+
+
+def _rate_of(group: dict[str, Any]) -> float | Tensor | None:
+    """The learning rate as it is now. A copy, since a schedule writes to a rate that is a tensor."""
+    rate: float | Tensor | None = group.get("lr")
+    return rate.detach().clone() if isinstance(rate, Tensor) else rate
 
 
 class _Evaluated:

@@ -46,7 +46,8 @@ def bortify(cls: type[Optimizer]) -> type[Any]:
             Default: False for SGD and its subclasses, whose steps are proportional to the gradient; True for all others.
         every: apply every·λ at each every-th step, at 1/every of the cost.
         warmup: let λ grow from 0 to ``constraint`` over so many steps: for networks that begin far from it, such as
-            pretrained ones.
+            pretrained ones with target 1. (That of :func:`bort.constraint_for` is the learning rate's, and this one is not
+            counted there.)
         scale: s of the target WᵀW = s·I, or "adaptive": (mean row norm)². "initial", for networks that have been trained
             without the constraint: s is each weight's own mean of σ² at the first step, ‖W‖²_F / min(m, n) (of each block, if
             it has blocks; 1 for a weight that is zero). λ is then divided by s, so that it pulls on all weights alike, and

@@ -167,6 +167,8 @@ def _decide(name: str, p: Tensor, module: nn.Module, exclude: Sequence[str], qkv
         return unconstrained("frozen")
     if p.ndim < 2:
         return unconstrained("bias" if "bias" in leaf else f"{p.ndim}-dimensional", decayed=False)
+    if not p.numel():
+        return unconstrained("empty")
     if not p.is_floating_point():
         return unconstrained(f"{p.dtype}: the constraint is for real weights")
     pattern = next((pattern for pattern in exclude if _matches(name, pattern)), None)

@@ -171,7 +171,7 @@ class Lamb(Optimizer):
         lr, decay = batch.scalar(group["lr"]), group["weight_decay"]
         kept: tuple[_Scalar, _Scalar] = group["betas"]
         if divisor is not None or skip is not None:
-            grads = torch._foreach_div(batch.grads, 1.0 if divisor is None else batch.scalar(divisor))
+            grads = batch.divided_grads(divisor)
         if skip is not None:
             # Nothing changes if gradients and rate are 0 and the moments are kept whole. Gradients are filled with 0, not
             # multiplied by it: they may be nan.

@@ -53,6 +53,13 @@ class Batch:
             return value.item()
         return value.to(self.device, self.dtype).reshape(())
 
+    def divided_grads(self, divisor: Tensor | None) -> list[Tensor]:
+        """New tensors. Those of float16 are divided in float32: GradScaler's first factor, 65536, is infinite in float16."""
+        if divisor is None or self.dtype is not torch.float16:
+            return list(torch._foreach_div(self.grads, 1.0 if divisor is None else self.scalar(divisor)))
+        number = divisor.to(self.device, torch.float32).reshape(())
+        return [quotient.half() for quotient in torch._foreach_div([grad.float() for grad in self.grads], number)]
+
     def tensor(self, value: float | Tensor) -> Tensor:
         """A number as a tensor on the batch's device."""
         if isinstance(value, Tensor):
@@ -81,9 +88,25 @@ def batches_of(groups: Sequence[dict[str, Any]], state: MutableMapping[Tensor, d
         raise RuntimeError(
             "Lamb does not support sparse gradients: make them dense, or use SparseAdam for these weights"
         )
+    strange = next((p for _, p in found if p.is_complex()), None)
+    if strange is not None:
+        raise TypeError(
+            f"parameter {_name(groups, strange)!r} is complex ({strange.dtype}): Lamb is defined for real weights. Keep it "
+            "as a real parameter (torch.view_as_real), or give it to another optimizer"
+        )
     batches: dict[Any, Batch] = {}
     for number, p in found:
         layout = (p.device_mesh, p.placements) if is_dtensor(p) else None
         key = (number, p.device, p.dtype, layout)
         batches.setdefault(key, Batch(groups[number], p.device, p.dtype)).add(p, state[p])
     return list(batches.values())
+
+
+def _name(groups: Sequence[dict[str, Any]], weight: Tensor) -> str:
+    """ "group.index" where the optimizer was not given the names."""
+    return next(
+        group["param_names"][place] if "param_names" in group else f"{number}.{place}"
+        for number, group in enumerate(groups)
+        for place, p in enumerate(group["params"])
+        if p is weight
+    )

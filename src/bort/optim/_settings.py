@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
+from numbers import Integral, Real
 from typing import Any, Final, NoReturn
 
 import torch
 from torch import Tensor, nn
 
-from bort.optim._spec import PenaltySpec, constrained, is_fake, is_lookup, named
+from bort.optim._spec import PenaltySpec, Weight, constrained, is_fake, is_lookup, named
 from bort.optim.sharded import is_dtensor, unsupported
 from bort.penalty import MODES
 
@@ -27,6 +28,14 @@ LAYOUT: Final[dict[str, Any]] = {"blocks": 1, "transposed": False, "layers_known
 _SWING: Final = 6
 
 _WAY_OUT: Final = "put it in a param group of its own with constraint=0"
+
+
+def make_numbers_plain(group: dict[str, Any]) -> None:
+    """Numbers of other libraries as Python's own: torch.load refuses numpy's in a state dict."""
+    for kind, plain, keys in ((Real, float, ("constraint", "scale")), (Integral, int, ("every", "warmup", "blocks"))):
+        for key in keys:
+            if isinstance(group[key], kind) and type(group[key]) not in (bool, int, float):
+                group[key] = plain(group[key])
 
 
 def check(group: dict[str, Any], index: int) -> None:
@@ -125,6 +134,19 @@ def refuse_gradient(group: dict[str, Any], weight: Tensor) -> NoReturn:
     )
 
 
+def refuse_overflow(group: dict[str, Any], index: int, weights: list[Weight]) -> None:
+    """Of gradients that still have GradScaler's factor, which fused optimizers divide by themselves. A coupled penalty gets
+    it too, and would leave the range of float16 after GradScaler has looked for inf."""
+    half = next((p for _, p in weights if p.grad is not None and p.grad.dtype is torch.float16), None)
+    if half is None or group["decoupled"]:
+        return
+    name = next(name for name, p in constrained(group) if p is half)
+    raise TypeError(
+        f"parameter {name!r} of param group {index} has a float16 gradient with GradScaler's factor in it, in which a "
+        "coupled penalty overflows: use decoupled=True, or keep the weight in float32 (with torch.autocast) or bfloat16"
+    )
+
+
 def warn(group: dict[str, Any], index: int, stacklevel: int) -> None:
     """Name, with the numbers, the settings that will not do what was hoped for."""
     weights = constrained(group)
@@ -144,7 +166,8 @@ def warn(group: dict[str, Any], index: int, stacklevel: int) -> None:
     lr = group.get("lr")
     if isinstance(lr, Tensor):
         lr = 0.0 if is_fake(lr) else lr.detach().item()
-    _warn_of_overshoot(spec, float(lr or 0.0), index, stacklevel + 1)
+    dampening = float(group.get("dampening") or 0.0) if spec.momentum else 0.0
+    _warn_of_overshoot(spec, float(lr or 0.0), dampening, index, stacklevel + 1)
 
 
 def warn_of_shapes(groups: list[dict[str, Any]], optimizer: str, stacklevel: int) -> bool:
@@ -207,15 +230,17 @@ def _warn_of_decay(spec: PenaltySpec, scale: float, decay: float, index: int, st
         )
 
 
-def _warn_of_overshoot(spec: PenaltySpec, lr: float, index: int, stacklevel: int) -> None:
+def _warn_of_overshoot(spec: PenaltySpec, lr: float, dampening: float, index: int, stacklevel: int) -> None:
     scale = 1.0 if spec.scale == "adaptive" else spec.target
     slow = 1 - spec.momentum
-    step = lr * spec.constraint * spec.every * scale
+    step = lr * spec.constraint * spec.every * scale * (1 - dampening)
     symbols, numbers = "lr·λ", f"{lr:g}·{spec.constraint:g}"
     if spec.every > 1:
         symbols, numbers = f"{symbols}·every", f"{numbers}·{spec.every}"
     if scale != 1:
         symbols, numbers = f"{symbols}·scale", f"{numbers}·{scale:g}"
+    if dampening:
+        symbols, numbers = f"{symbols}·(1 − dampening)", f"{numbers}·{1 - dampening:g}"
     if step >= slow:
         warnings.warn(
             f"param group {index}: {symbols}/(1 − momentum) = {numbers}/{slow:.3g} = {step / slow:.3g} ≥ 1: the penalty "

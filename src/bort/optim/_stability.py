@@ -71,18 +71,20 @@ class Stability:
     """The rate is a tensor of which nothing may be read back: what is launched with it may be recorded."""
 
     @classmethod
-    def of(cls, spec: PenaltySpec, group: dict[str, Any], default_lr: float | Tensor | None) -> Stability:
-        """For the next step of a param group, whose settings are ``spec``.
+    def of(cls, spec: PenaltySpec, group: dict[str, Any], first_lr: float | Tensor | None) -> Stability:
+        """For the next step of a param group, whose settings are ``spec`` and whose learning rate was ``first_lr`` at first.
 
         A coupled penalty stays in the momentum, and moves the weight also after a warm-up has raised the learning rate. So
-        with momentum α is the largest learning rate that the group, its scheduler or the optimizer's defaults have.
+        with momentum α is the largest learning rate that is known of the group: now, at first, or from its scheduler.
         """
-        lr = group.get("lr", 1.0)
+        lr = group.get("lr")
+        if lr is None:  # the optimizer finds its own
+            lr = 1.0
         if spec.strength_tensor is not None:
             lr = lr * spec.strength_tensor
         if not spec.momentum:
             return cls(lr * spec.strength)
-        for later in (group.get("initial_lr"), group.get("max_lr"), default_lr):
+        for later in (group.get("initial_lr"), group.get("max_lr"), first_lr):
             if later is not None:
                 lr = _larger(lr, later if spec.strength_tensor is None else later * spec.strength_tensor)
         if is_l1(spec.mode):
