@@ -128,6 +128,8 @@ def test_image_processors(checkpoint, kind, options):
         ("Perceiver", {}, r"3×224×224, not 3×256×256"),  # cropped before it is resized
         ("ViT", {"do_rescale": False}, "values up to"),
         ("ViT", {"do_resize": False}, "not 3×224×224"),
+        ("ViT", {"size": {"longest_edge": 32}}, "is neither height and width nor a shortest edge"),
+        ("ViT", {"size": {"longest_edge": 32}, "do_center_crop": True, "crop_size": 28}, "is neither height and width"),
         ("ViT", {"resample": 0}, "resizes by Pillow's filter 0, not bilinear or bicubic"),
     ],
 )
