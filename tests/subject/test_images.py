@@ -58,7 +58,10 @@ def test_networks_of_different_kinds_see_the_same_images(runs, tmp_path):
 @pytest.mark.parametrize(
     ("details", "message"),
     [
-        ({}, "it is not known how .*network sees an image: give size, mean and std"),
+        (
+            {},
+            r"network sees an image: give size, mean and std, the last two .* \(in a command --size, --mean, --std\)$",
+        ),
         ({"size": (2,), "mean": (0.5,) * 3, "std": (1.0,) * 3}, r"network fails on an image of 3×2×2 .*do size"),
         ({"size": (8,), "mean": (0.5,), "std": (1.0,)}, r"fails on an image of 1×8×8 .*expected input\[1, 1, 8, 8\]"),
         (HOW | {"classes": "names.txt"}, r"there are 2 names of classes, but .*network has 5 outputs"),

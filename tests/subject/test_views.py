@@ -155,7 +155,9 @@ def test_hugging_face_without_a_processor(tmp_path):
     hugging_face("vit", tmp_path)
     (tmp_path / "preprocessor_config.json").unlink(missing_ok=True)
     (tmp_path / "processor_config.json").unlink(missing_ok=True)
-    with pytest.raises(ValueError, match=r"does not say how its network sees an image .*give size, mean and std"):
+    with pytest.raises(
+        ValueError, match=r"does not say how its network sees an image .*give size, mean and std, the last"
+    ):
         resolve(f"hf:{tmp_path}")
     subject = resolve(f"hf:{tmp_path}", Details(size=(32,), mean=(0.5,) * 3, std=(0.5,) * 3))
     assert subject.view == View(32, 3, (0.5,) * 3, (0.5,) * 3)

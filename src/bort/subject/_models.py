@@ -16,7 +16,7 @@ from bort.data import View
 from bort.subject import _views
 from bort.subject._image_set import ImageSet, InMemory
 from bort.subject._images import ImageFiles
-from bort.subject._look import checked_view, classes_of_outputs, with_files
+from bort.subject._look import GIVE_VIEW, checked_view, classes_of_outputs, with_files
 from bort.subject._resolve import resolve
 from bort.subject._subject import Subject
 
@@ -107,7 +107,7 @@ def _with_images(
         if isinstance(first, Tensor):
             view = _view_of_tensor(subject.view, first[None], mean, std, classes)
         elif subject.view is None:
-            raise ValueError(f"it is not known how {subject.name} sees an image: give size, mean and std")
+            raise ValueError(f"it is not known how {subject.name} sees an image: {GIVE_VIEW}")
         else:
             view = subject.view
         examples = _ItemImages(images, view)

@@ -17,7 +17,7 @@ from bort._import_path import import_object, is_import_path
 from bort.data import View
 from bort.subject import _views
 from bort.subject._images import ImageFiles
-from bort.subject._look import checked_view, with_files
+from bort.subject._look import GIVE_VIEW, checked_view, with_files
 from bort.subject._subject import Subject
 from bort.subject._weights import load_weights
 
@@ -132,7 +132,7 @@ def resolve_all(
         words = "; ".join(f"{name} on {data or 'unknown images'}" for data, name in seen.items())
         raise ValueError(
             f"they are on different data ({words}): look at each by itself, or show all of them the same images with "
-            "images=FOLDER (in a command --images FOLDER)"
+            "Details(images=FOLDER) (in a command --images FOLDER)"
         )
     return subjects
 
@@ -218,9 +218,7 @@ def _hugging_face(folder: Path, details: Details) -> tuple[nn.Module, View | Non
         view = _views.of_processor(processor, model.config)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         if not (details.size and details.mean and details.std):
-            raise ValueError(
-                f"{folder} does not say how its network sees an image ({error}): give size, mean and std"
-            ) from error
+            raise ValueError(f"{folder} does not say how its network sees an image ({error}): {GIVE_VIEW}") from error
         view = None
     return model, view
 

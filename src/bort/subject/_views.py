@@ -78,7 +78,9 @@ def _described(processor: Any, config: Any) -> View:
     """What the processor's settings say."""
     size, crop = _sides(processor.size), _sides(getattr(processor, "crop_size", None))
     if not all(size):
-        raise ValueError(f"its image processor's size, {processor.size}, is neither height and width nor a shortest edge")
+        raise ValueError(
+            f"its image processor's size, {processor.size}, is neither height and width nor a shortest edge"
+        )
     if getattr(processor, "do_rescale", True) and not math.isclose(processor.rescale_factor, 1 / 255, rel_tol=1e-3):
         raise ValueError(f"its image processor multiplies pixels by {processor.rescale_factor}, not by 1/255")
     if (interpolation := _INTERPOLATIONS.get(processor.resample)) is None:
