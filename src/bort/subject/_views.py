@@ -1,4 +1,4 @@
-"""How other libraries' networks see an image, by what these libraries say of them."""
+"""How other libraries' networks see an image, and whether it has several classes, by what these libraries say of them."""
 
 from __future__ import annotations
 
@@ -63,6 +63,11 @@ def of_torchvision(function: Callable[..., Any]) -> View | None:
     names = tuple(weights.meta.get("categories", ()))
     interpolation = _INTERPOLATIONS.get(use.interpolation.value, "bilinear")
     return View(side, len(use.mean), tuple(use.mean), tuple(use.std), names, side / resized, interpolation)
+
+
+def is_multi_label(model: nn.Module) -> bool:
+    """Whether a Hugging Face network says that an image may have several classes."""
+    return getattr(getattr(model, "config", None), "problem_type", None) == "multi_label_classification"
 
 
 def of_processor(processor: Any, config: Any) -> View:
