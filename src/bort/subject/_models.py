@@ -99,7 +99,7 @@ def _subject(name: str, model: Model, given: Details) -> Subject:
         return resolve(model, given, name=own_name)
     if isinstance(model, Subject):
         if model.view is not None:
-            refuse(given, f"the Subject {model.name} has its own", "size", "mean", "std", "classes")
+            refuse(given, f"the Subject {model.name} has its own, in its view", "size", "mean", "std", "classes")
             return replace(model, name=own_name or model.name)
         return replace(model, name=own_name or model.name, view=_view(None, given))
     facts = {"network": type(model).__name__, "parameters": f"{sum(p.numel() for p in model.parameters()):,}"}
