@@ -47,6 +47,15 @@ def test_it_answers_until_it_is_closed(page):
     assert "<iframe" not in page._repr_html_()
 
 
+def test_an_image_may_have_several_classes():
+    """The probabilities are then sigmoids, and need not sum to 1."""
+    model, x = nets.create("lenet"), torch.rand(1, 1, 28, 28)
+    expected = model.eval()(x).sigmoid()[0].sort(descending=True).values[:5].tolist()
+    with bort.explore(model, x, multi_label=True) as page:
+        answers = json.loads(get(page, "/api/predict?run=model&image=test-0")[1])
+    assert [answer["probability"] for answer in answers] == pytest.approx(expected)
+
+
 def test_its_threads_end_with_it(page):
     def threads():
         return [each.name for each in threading.enumerate() if each.name.startswith(("bort-", "AnyIO"))]

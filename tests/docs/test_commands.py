@@ -1,4 +1,5 @@
-"""Commands in the documentation: those of bort are parsed by bort's own parser, so their options exist; nothing is run."""
+"""Commands in the documentation: those of bort are parsed by bort's own parser, so their options exist, and have the values
+that they seem to have; nothing is run."""
 
 import functools
 import importlib
@@ -10,7 +11,7 @@ import tomllib
 
 import pytest
 
-from bort.train import recipes
+from bort.train import fit, recipes
 from tests.docs.pages import ROOT, commands
 
 FUNCTIONS = {
@@ -31,7 +32,10 @@ COMMANDS = {line: place for place, line in commands() if not place.startswith("C
 
 
 class Parsed(Exception):
-    """Raised in the place of a command's function: the parser was content."""
+    """Raised in the place of a command's function: the parser was content, and this is what it understood."""
+
+    def __init__(self, call):
+        self.arguments = call.arguments
 
 
 @pytest.fixture
@@ -45,7 +49,7 @@ def parse(monkeypatch, tmp_path):
         function = getattr(importlib.import_module(f"bort.cli.{module}"), command)
         monkeypatch.setattr(f"bort.cli.{module}.{command}", stopped(function))
     train = importlib.import_module("bort.cli.train").train
-    monkeypatch.setattr("bort.cli.train.train", lambda arguments: train(arguments, fit=stopped(train)))
+    monkeypatch.setattr("bort.cli.train.train", lambda arguments: train(arguments, fit=stopped(fit)))
 
     def parse(*arguments):
         monkeypatch.setattr("sys.argv", ["bort", *arguments])
@@ -56,14 +60,27 @@ def parse(monkeypatch, tmp_path):
             main()
         if stop.type is SystemExit:
             assert stop.value.code == 0, f"bort {shlex.join(arguments)} is not understood"
+        else:
+            assert_meant(stop.value.arguments, arguments)
 
     return parse
+
+
+def assert_meant(read, typed):
+    """Options that take several values have not swallowed what stands behind them."""
+    if "look" in read:
+        alone = [read[name] for name in ("run", "what", "against") if read.get(name)]
+        read["look"].details([*read.get("runs", ()), *alone])  # refuses files without a network
+    pictures = [word for word in typed if word.endswith((".png", ".jpg"))]
+    assert [str(file) for file in read.get("images", ())] == pictures, (
+        f"{shlex.join(typed)}: not all are read as images"
+    )
 
 
 def stopped(function):
     @functools.wraps(function)
     def stop(*arguments, **options):
-        raise Parsed
+        raise Parsed(inspect.signature(function).bind(*arguments, **options))
 
     return stop
 

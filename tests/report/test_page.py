@@ -240,3 +240,14 @@ def test_a_report_of_models(tmp_path):
     assert {"reconstruction", "saliency", "sigma"} <= {illustration.name for illustration in written.illustrations}
     with pytest.raises(ValueError, match="is a folder; name the page"):
         bort.report.write(models, out=tmp_path)
+
+
+def test_whether_an_image_may_have_several_classes_is_passed_on(runs, tmp_path):
+    with pytest.raises(ValueError, match="multi_label True: a run is trained with one class an image"):
+        bort.report.write(runs[0], out=tmp_path / "report.html", multi_label=True)
+
+
+def test_a_report_is_written_by_a_text(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert bort.report.Report("<!doctype html>", [], {}).write("mine.html") == [Path("mine.html")]
+    assert Path("mine.html").read_text() == "<!doctype html>"

@@ -2,9 +2,11 @@
 
 import shutil
 
+import numpy as np
 import pytest
 import torch
 from PIL import Image
+from torch.utils.data import DataLoader
 
 from bort import nets
 from bort.data import View
@@ -58,7 +60,10 @@ def test_networks_of_different_kinds_see_the_same_images(runs, tmp_path):
 @pytest.mark.parametrize(
     ("details", "message"),
     [
-        ({}, "it is not known how .*network sees an image: give size, mean and std"),
+        (
+            {},
+            r"network sees an image: give size, mean and std, the last two .* \(in a command --size, --mean, --std\)$",
+        ),
         ({"size": (2,), "mean": (0.5,) * 3, "std": (1.0,) * 3}, r"network fails on an image of 3×2×2 .*do size"),
         ({"size": (8,), "mean": (0.5,), "std": (1.0,)}, r"fails on an image of 1×8×8 .*expected input\[1, 1, 8, 8\]"),
         (HOW | {"classes": "names.txt"}, r"there are 2 names of classes, but .*network has 5 outputs"),
@@ -132,6 +137,67 @@ def test_subjects_and_texts_among_models(runs):
     assert of_models(shutil.os.fspath(runs[0]))[0].name == "plain"
 
 
+def test_what_is_given_for_texts_and_subjects(tmp_path):
+    """As for modules."""
+    write_images(tmp_path, ["a.png"])
+    how = {"size": 8, "mean": (0.1,) * 3, "std": (0.2,) * 3, "classes": "abcde"}
+    expected = of_models(network(), tmp_path, **how)[0].view
+    for model in (GIVEN, Subject("mine", network())):
+        assert of_models(model, tmp_path, **how)[0].view == expected
+    several = of_models({"a": GIVEN, "b": Subject("mine", network())}, multi_label=True)
+    assert [subject.multi_label for subject in several] == [True, True]
+    (subject,) = of_models("timm/test_resnet", tmp_path, size=32, classes=("x", "y"))
+    assert (subject.view.size, subject.view.class_names, subject.model.num_classes) == (32, ("x", "y"), 2)
+
+
+@pytest.mark.parametrize("option", [{"size": 32}, {"mean": (0.1,)}, {"std": (0.1,)}, {"classes": "ab"}])
+def test_what_runs_and_subjects_have_is_not_changed(runs, tmp_path, option):
+    write_images(tmp_path, ["a.png"])
+    (name,) = option
+    own = Subject("own", nets.create("lenet"), View(28, 1, (0.5,), (0.5,)))
+    with pytest.raises(ValueError, match=rf"{name} .*: the Subject own has its own"):
+        of_models(own, tmp_path, **option)
+    with pytest.raises(ValueError, match=f"{name} .*: a run has its own"):
+        of_models({"a": runs[0], "b": own}, **option)
+
+
+def test_runs_and_subjects_keep_what_they_have_beside_networks_that_need_it(runs, tmp_path):
+    write_images(tmp_path, ["a.png"])
+    own = Subject("own", nets.create("lenet"), View(28, 1, (0.5,), (0.5,)))
+    how = {"size": 8, "mean": (0.1,) * 3, "std": (0.2,) * 3}
+    subjects = of_models({"run": runs[0], "own": own, "net": network()}, tmp_path, **how)
+    assert [subject.test_images(1)[0].shape[1:] for subject in subjects] == [(1, 28, 28), (1, 28, 28), (3, 8, 8)]
+
+
+def test_mean_and_names_of_tensors_whoever_sees_them(runs):
+    x = torch.rand(2, 1, 28, 28)
+    own = Subject("own", nets.create("lenet"), View(28, 1, (0.5,), (0.5,)))
+    for model in (runs[0], own, "lenet"):
+        view = of_models(model, x, size=28, mean=(0.1,), std=(0.2,), classes="abcdefghij")[0].view
+        assert (view.mean, view.std, view.class_names) == ((0.1,), (0.2,), tuple("abcdefghij"))
+    with pytest.raises(ValueError, match="multi_label True: a run is trained with one class an image"):
+        of_models(runs[0], x, multi_label=True)
+
+
+def test_arrays_of_numpy():
+    x, labels = np.random.default_rng(0).random((4, 3, 8, 8)), np.array([3, 1, 4, 1])
+    for images, given in ((x, labels), (list(zip(x, labels, strict=True)), None)):
+        (subject,) = of_models(network(), images, labels=given)
+        found, known = subject.test_images(4)
+        torch.testing.assert_close(found, torch.as_tensor(x).float())
+        assert known.tolist() == labels.tolist()
+
+
+def test_a_module_of_hugging_face_says_itself_that_an_image_may_have_several_classes():
+    import transformers
+
+    sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1, "intermediate_size": 8}
+    for kind in ("multi_label_classification", "single_label_classification", None):
+        config = transformers.ViTConfig(**sizes, image_size=8, patch_size=8, problem_type=kind)
+        (subject,) = of_models(transformers.ViTForImageClassification(config))
+        assert subject.multi_label == (kind == "multi_label_classification")
+
+
 @pytest.mark.parametrize(
     ("images", "options", "message"),
     [
@@ -143,6 +209,17 @@ def test_subjects_and_texts_among_models(runs):
         ([], {}, "the data set has no images in it"),
         ([{"text": "a"}], {}, "the data set's items have no image, but text"),
         ([Image.new("RGB", (9, 9))], {}, "it is not known how model sees an image: give size, mean and std"),
+        (torch.rand(2, 3, 8, 8), {"size": 9}, "size 9: the images given are 8 × 8, as the networks see them"),
+        (torch.rand(2, 3, 8, 8), {"labels": torch.eye(2)}, r"labels of shape \(2, 2\) .*the number of one class"),
+        (torch.rand(2, 3, 8, 8), {"labels": [0.0, 1.0]}, r"labels .*float32: give the number of one class"),
+        (torch.rand(2, 3, 8, 8), {"labels": ["cat", "dog"]}, "labels cannot be read .*the number of one class"),
+        ([(torch.rand(3, 8, 8), torch.eye(2)[0])], {}, r"the label of image 0 is tensor\(.*the number of one class"),
+        ([(torch.rand(3, 8, 8), "cat")], {}, "the label of image 0 is 'cat': .*the number of one class"),
+        ([torch.rand(3, 8, 8)], {"labels": [1]}, "labels are of images given as a tensor: .*a data set by items"),
+        (".", {"labels": [1]}, "labels are of images given as a tensor: a folder says them by"),
+        (None, {"labels": [1]}, "labels are of images given as a tensor"),
+        (DataLoader([torch.rand(3, 8, 8)]), {}, "images is a DataLoader, .*of a DataLoader give its dataset"),
+        (iter([torch.rand(3, 8, 8)]), {}, "images is a list_iterator, whose items have no numbers"),
     ],
 )
 def test_images_that_do_not_fit(images, options, message):

@@ -240,7 +240,9 @@ def test_runs_on_different_data(runs, tmp_path):
     other = changed_recipe(runs[0], tmp_path / "other", name="mnist")
     with pytest.raises(ValueError, match=r"different data \(plain on tests\.train\.small:dataset; other on mnist\)"):
         resolve_all([runs[0], other])
-    with pytest.raises(ValueError, match=r"with_a_view on bars; .*with_other_data on rings.*--images FOLDER"):
+    with pytest.raises(
+        ValueError, match=r"with_a_view on bars; .*with_other_data on rings.*Details\(images=FOLDER\) \(in a"
+    ):
         resolve_all(["tests.subject.test_resolve:with_a_view", "tests.subject.test_resolve:with_other_data"])
     with pytest.raises(ValueError, match=r"different data \(plain on .*; lenet on unknown images\)"):
         resolve_all([runs[0], "lenet"])

@@ -41,14 +41,14 @@ def test_torchvision():
     assert view.class_names[:2] == ("tench", "goldfish")
 
 
-def hugging_face(kind, folder):
+def hugging_face(kind, folder, **more):
     """A small classifier as `save_pretrained` writes it."""
     import transformers as t
 
     small = {"num_labels": 3, "id2label": {0: "cat", 1: "dog", 2: "cow"}, "label2id": {"cat": 0, "dog": 1, "cow": 2}}
     if kind == "vit":
         sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
-        config = t.ViTConfig(**sizes, image_size=32, patch_size=8, **small)
+        config = t.ViTConfig(**sizes, image_size=32, patch_size=8, **small, **more)
         model = t.ViTForImageClassification(config)
         processor = t.ViTImageProcessorPil(size={"height": 32, "width": 32})
     elif kind == "resnet":
@@ -77,11 +77,87 @@ def test_hugging_face(kind, tmp_path):
     torch.testing.assert_close(subject.model(ours).logits, model.eval()(ours).logits)
 
 
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory):
+    """A function: the folder of a checkpoint with this image processor."""
+    folder = tmp_path_factory.mktemp("checkpoint")
+    hugging_face("vit", folder)
+
+    def with_processor(kind, **options):
+        import transformers
+
+        processor = getattr(transformers, f"{kind}ImageProcessorPil")(**options)
+        processor.save_pretrained(folder)
+        return folder, processor
+
+    return with_processor
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        ("Beit", {}),
+        ("Bit", {}),
+        ("CLIP", {}),
+        ("ConvNext", {"size": {"shortest_edge": 64}}),
+        ("ConvNext", {"size": {"shortest_edge": 384}}),  # squeezed, without a crop
+        ("MobileNetV1", {}),
+        ("PoolFormer", {}),
+        ("PoolFormer", {"crop_pct": 0.95}),  # which leaves odd margins: libraries round their halves otherwise
+        ("Pvt", {}),
+        ("Segformer", {}),
+        ("Siglip", {}),
+    ],
+)
+def test_image_processors(checkpoint, kind, options):
+    folder, processor = checkpoint(kind, **options)
+    image = photograph(9, 12).resize((710, 500))  # smooth, so that a shift by a pixel is little
+    expected = processor(image, return_tensors="pt")["pixel_values"]
+    ours = resolve(f"hf:{folder}").view(image)
+    assert ours.shape == expected.shape
+    assert (ours - expected).abs().max() < 0.5, "with another crop or scale it would be above 2"
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "why"),
+    [
+        ("MobileViT", {}, "values up to"),  # the colours in the order blue, green, red
+        ("EfficientNet", {}, "values up to"),  # normalised twice
+        ("DeiT", {}, "values up to"),  # squeezed, then cropped
+        ("Levit", {}, "values up to"),  # enlarged by 256/224 before the crop
+        ("Perceiver", {}, r"3×224×224, not 3×256×256"),  # cropped before it is resized
+        ("ViT", {"do_rescale": False}, "values up to"),
+        ("ViT", {"do_resize": False}, "not 3×224×224"),
+        ("ViT", {"size": {"longest_edge": 32}}, "is neither height and width nor a shortest edge"),
+        ("ViT", {"size": {"longest_edge": 32}, "do_center_crop": True, "crop_size": 28}, "is neither height and width"),
+        ("ViT", {"resample": 0}, "resizes by Pillow's filter 0, not bilinear or bicubic"),
+    ],
+)
+def test_image_processors_that_do_something_else_are_refused(checkpoint, kind, options, why):
+    folder, _ = checkpoint(kind, **options)
+    with pytest.raises(
+        ValueError, match=f"does not say how its network sees an image .*{why}.*give size, mean and std"
+    ):
+        resolve(f"hf:{folder}")
+    given = Details(size=(32,), mean=(0.5,) * 3, std=(0.5,) * 3)
+    assert resolve(f"hf:{folder}", given).view == View(32, 3, (0.5,) * 3, (0.5,) * 3)
+
+
+def test_an_image_processor_of_grey_images(tmp_path):
+    _, processor = hugging_face("vit", tmp_path, num_channels=1)
+    processor.image_mean, processor.image_std = (0.4,), (0.2,)
+    processor.save_pretrained(tmp_path)
+    expected = processor(photograph().convert("L"), return_tensors="pt")["pixel_values"]
+    assert torch.equal(resolve(f"hf:{tmp_path}").view(photograph()), expected)
+
+
 def test_hugging_face_without_a_processor(tmp_path):
     hugging_face("vit", tmp_path)
     (tmp_path / "preprocessor_config.json").unlink(missing_ok=True)
     (tmp_path / "processor_config.json").unlink(missing_ok=True)
-    with pytest.raises(ValueError, match=r"does not say how its network sees an image .*give size, mean and std"):
+    with pytest.raises(
+        ValueError, match=r"does not say how its network sees an image .*give size, mean and std, the last"
+    ):
         resolve(f"hf:{tmp_path}")
     subject = resolve(f"hf:{tmp_path}", Details(size=(32,), mean=(0.5,) * 3, std=(0.5,) * 3))
     assert subject.view == View(32, 3, (0.5,) * 3, (0.5,) * 3)

@@ -95,6 +95,42 @@ def test_a_checkpoint_of_timm(tmp_path):
     assert loaded.facts["weights"].endswith("last.pth.tar")
 
 
+def prefixed(prefix, model):
+    return {prefix + name: value for name, value in model.state_dict().items()}
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "said"),
+    [
+        ("student.", "teacher.", r"student\.\* and teacher\.\*"),
+        ("net.", "ema.", r"ema\.\* and net\.\*"),
+        ("model.", "ema_model.module.", r"ema_model\.module\.\* and model\.\*"),
+        ("", "module.", r"names without a prefix and module\.\*"),
+        ("", "ema.", r"names without a prefix and ema\.\*"),
+        ("model._orig_mod.", "model.ema.", r"model\._orig_mod\.\* and model\.ema\.\*"),
+    ],
+)
+@pytest.mark.parametrize("swapped", [False, True])
+def test_two_networks_that_fit_are_refused(trained, tmp_path, first, second, said, swapped):
+    """As of teacher and student, or with averaged weights beside the last ones."""
+    parts = [prefixed(first, trained), prefixed(second, network())]
+    torch.save({"state_dict": {**parts[swapped], **parts[not swapped]}}, tmp_path / "two.ckpt")
+    with pytest.raises(ValueError, match=rf"two\.ckpt fit the network more than once, as {said}.*: save the ones"):
+        resolve(GIVEN, Details(weights=tmp_path / "two.ckpt"))
+
+
+def test_one_network_under_two_names_is_no_choice(trained, tmp_path):
+    """As in a LightningModule whose loss has the network too."""
+    torch.save({"state_dict": prefixed("net.", trained) | prefixed("loss.net.", trained)}, tmp_path / "one.ckpt")
+    assert is_loaded(tmp_path / "one.ckpt", trained)
+
+
+def test_a_network_of_other_shapes_beside_it_is_no_choice(trained, tmp_path):
+    other = nn.Sequential(nn.Conv2d(3, 4, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 128))
+    torch.save(prefixed("net.", trained) | prefixed("a.", other), tmp_path / "model.pt")
+    assert is_loaded(tmp_path / "model.pt", trained)
+
+
 def changed(trained, **values):
     return {name: value for name, value in (trained.state_dict() | values).items() if value is not None}
 

@@ -60,7 +60,7 @@ class Explorer:
             if subject.view is None:
                 raise ValueError(
                     f"it is not known how {subject.name} sees an image, so the explorer cannot show it any: give "
-                    "size, mean and std (in a command --size, --mean and --std)"
+                    "size, mean and std, the last two with a number for each channel (in a command --size, --mean, --std)"
                 )
         self.subjects = {subject.name: subject for subject in subjects}
         # With the report's sizes, so that its numbers are these. Their images are read when a number first needs them.

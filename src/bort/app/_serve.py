@@ -71,6 +71,7 @@ def explore(
     mean: Sequence[float] = (),
     std: Sequence[float] = (),
     classes: Sequence[str] = (),
+    multi_label: bool = False,
     port: int = 0,
 ) -> Exploration:
     """Show models in the explorer while the program goes on: the page is at the ``address`` of what is returned, which a
@@ -81,7 +82,7 @@ def explore(
         page = bort.explore({"baseline": a, "bort": b}, images="photographs", size=224, mean=mean, std=std)
 
     Args:
-        models, images, labels, size, mean, std, classes: see :func:`bort.subject.of_models`.
+        models, images, labels, size, mean, std, classes, multi_label: see :func:`bort.subject.of_models`.
         port: 0 takes any that is free.
 
     Example:
@@ -91,7 +92,9 @@ def explore(
         >>> page.close()
     """
     _require_packages()
-    subjects = of_models(models, images, labels=labels, size=size, mean=mean, std=std, classes=classes)
+    subjects = of_models(
+        models, images, labels=labels, size=size, mean=mean, std=std, classes=classes, multi_label=multi_label
+    )
     return Exploration(Explorer(subjects, cache=_cache_folder()), port)
 
 

@@ -38,7 +38,8 @@ class SubjectOptions:
 
         if self.weights and len(self.weights) != len(networks):
             raise ValueError(
-                f"--weights has {len(self.weights)} files for {len(networks)} networks: give one for each, - for none"
+                f"--weights has {len(self.weights)} files for {len(networks)} networks: give one for each, - for none. "
+                "Networks and image files stand before it"
             )
         if self.images is not None and self.images.isdigit() and not Path(self.images).exists():
             raise ValueError(f"--images {self.images}: this is a folder of images; --count says how many are looked at")

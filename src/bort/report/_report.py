@@ -35,8 +35,7 @@ class Report:
 
     Example:
         >>> made = report.Report("<!doctype html>", illustrations=[], missing={"training": "no network has a history"})
-        >>> from pathlib import Path
-        >>> [file.name for file in made.write(Path("report.html"))]
+        >>> [file.name for file in made.write("report.html")]
         ['report.html']
     """
 
@@ -47,8 +46,9 @@ class Report:
     verdicts: list[Verdict] = field(default_factory=list)
     """The paper's claims, with what these subjects say of them."""
 
-    def write(self, file: Path) -> list[Path]:
+    def write(self, file: str | os.PathLike[str]) -> list[Path]:
         """The page, and NAME-figures/ beside it; whole files only."""
+        file = Path(file)
         folder = file.with_name(f"{file.stem}-figures")
         folder.mkdir(parents=True, exist_ok=True)
         for name in FIGURES:  # an earlier report may have had figures that this one does not have
@@ -136,6 +136,7 @@ def write(
     mean: Sequence[float] = (),
     std: Sequence[float] = (),
     classes: Sequence[str] = (),
+    multi_label: bool = False,
     sizes: SampleSizes | None = None,
     say: Say | None = None,
     explorer: str | None = None,
@@ -145,7 +146,7 @@ def write(
         bort.report.write({"baseline": a, "bort": b}, images="photographs", out="report.html", size=224, mean=…, std=…)
 
     Args:
-        models, images, labels, size, mean, std, classes: see :func:`bort.subject.of_models`.
+        models, images, labels, size, mean, std, classes, multi_label: see :func:`bort.subject.of_models`.
         out: the page.
         sizes, say, explorer: see `make`.
 
@@ -158,7 +159,9 @@ def write(
     file = Path(out)
     if file.is_dir():
         raise ValueError(f"{file} is a folder; name the page, such as {file / 'report.html'}")
-    subjects = of_models(models, images, labels=labels, size=size, mean=mean, std=std, classes=classes)
+    subjects = of_models(
+        models, images, labels=labels, size=size, mean=mean, std=std, classes=classes, multi_label=multi_label
+    )
     report = make(subjects, sizes=sizes, say=say, explorer=explorer)
     report.write(file)
     return report

@@ -14,6 +14,9 @@ from bort.data import View
 from bort.subject._images import FileImages, ImageFiles
 from bort.subject._subject import Subject
 
+GIVE_VIEW = "give size, mean and std, the last two with a number for each channel (in a command --size, --mean, --std)"
+"""The end of every error of a network without a view."""
+
 
 def checked_view(
     known: View | None,
@@ -46,10 +49,7 @@ def with_files(subject: Subject, files: ImageFiles) -> Subject:
     """The subject with the images of a folder as its test images."""
     view = subject.view
     if view is None:
-        raise ValueError(
-            f"it is not known how {subject.name} sees an image: give size, mean and std (in a command --size, --mean and "
-            "--std), of mean and std a number for each channel"
-        )
+        raise ValueError(f"it is not known how {subject.name} sees an image: {GIVE_VIEW}")
     classes = classes_of_outputs(subject, view.read(files.files[0]))
     labels = files.labels(view.class_names, classes)
     if not view.class_names and len(files.folders) == classes:

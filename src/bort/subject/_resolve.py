@@ -17,7 +17,7 @@ from bort._import_path import import_object, is_import_path
 from bort.data import View
 from bort.subject import _views
 from bort.subject._images import ImageFiles
-from bort.subject._look import checked_view, with_files
+from bort.subject._look import GIVE_VIEW, checked_view, with_files
 from bort.subject._subject import Subject
 from bort.subject._weights import load_weights
 
@@ -46,10 +46,14 @@ class Details:
     mean: tuple[float, ...] = ()
     """By which its input is normalised, a number a channel, for pixels from 0 to 1."""
     std: tuple[float, ...] = ()
-    classes: Path | None = None
-    """A file with the names of its classes: one a line, or a JSON list."""
+    classes: Path | tuple[str, ...] | None = None
+    """The names of its classes, or a file with them: one a line, or a JSON list."""
     multi_label: bool = False
     """Whether an image may have several classes; a Hugging Face checkpoint may say it itself."""
+
+    def class_names(self) -> tuple[str, ...]:
+        """The names of the classes, read if they are in a file; empty if they are not given."""
+        return self.classes if isinstance(self.classes, tuple) else _class_names(self.classes)
 
 
 def resolve(
@@ -77,8 +81,8 @@ def resolve(
     given, details = os.fspath(text), details or Details()
     path = Path(given)
     if path.is_dir():
-        _refuse(details, "a run has its own", "weights", "pretrained", "size", "mean", "std", "classes")
-        _refuse(details, "a run is trained with one class an image", "multi_label")
+        refuse(details, "a run has its own", "weights", "pretrained", "size", "mean", "std", "classes")
+        refuse(details, "a run is trained with one class an image", "multi_label")
         subject = Subject.of_run(given, name=name, device=device, data_root=data_root)
         return subject if details.images is None else with_files(subject, ImageFiles.of(details.images))
     if path.is_file():
@@ -86,18 +90,17 @@ def resolve(
             f"{given!r} is neither the folder of a run nor a network. If it holds weights, name their network, such as "
             f"timm/resnet50 or package.module:function, and give the file as weights (in a command --weights {given})"
         )
-    names = _class_names(details.classes)
+    names = details.class_names()
     model, view = _network(given, details, names)
     if isinstance(model, Subject):
-        _refuse(details, f"the Subject that {given} returns has its own", "size", "mean", "std", "classes")
+        refuse(details, f"the Subject that {given} returns has its own", "size", "mean", "std", "classes")
         subject = replace(model, name=name or model.name)
     else:
         view = checked_view(view, details.size, details.mean, details.std, names)
         facts = {"network": given, "parameters": f"{sum(p.numel() for p in model.parameters()):,}"}
         if view is not None:
             facts["input"] = f"{view.channels} × {view.height} × {view.width}"
-        several = getattr(getattr(model, "config", None), "problem_type", None) == "multi_label_classification"
-        subject = Subject(name or given, model, view, facts=facts, multi_label=several)
+        subject = Subject(name or given, model, view, facts=facts, multi_label=_views.is_multi_label(model))
     subject = replace(subject, multi_label=subject.multi_label or details.multi_label)
     if details.weights is not None:
         load_weights(subject.model, details.weights)
@@ -132,12 +135,13 @@ def resolve_all(
         words = "; ".join(f"{name} on {data or 'unknown images'}" for data, name in seen.items())
         raise ValueError(
             f"they are on different data ({words}): look at each by itself, or show all of them the same images with "
-            "images=FOLDER (in a command --images FOLDER)"
+            "Details(images=FOLDER) (in a command --images FOLDER)"
         )
     return subjects
 
 
-def _refuse(details: Details, why: str, *fields: str) -> None:
+def refuse(details: Details, why: str, *fields: str) -> None:
+    """A ValueError if one of these is given."""
     given = next((field for field in fields if getattr(details, field)), None)
     if given is not None:
         raise ValueError(f"{given} {_shown(getattr(details, given))}: {why}")
@@ -218,15 +222,13 @@ def _hugging_face(folder: Path, details: Details) -> tuple[nn.Module, View | Non
         view = _views.of_processor(processor, model.config)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         if not (details.size and details.mean and details.std):
-            raise ValueError(
-                f"{folder} does not say how its network sees an image ({error}): give size, mean and std"
-            ) from error
+            raise ValueError(f"{folder} does not say how its network sees an image ({error}): {GIVE_VIEW}") from error
         view = None
     return model, view
 
 
 def _class_names(file: Path | None) -> tuple[str, ...]:
-    """One a line, or a JSON list, or a JSON object from numbers to names."""
+    """In a file: one a line, or a JSON list, or a JSON object from numbers to names."""
     if file is None:
         return ()
     try:

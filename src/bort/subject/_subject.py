@@ -132,7 +132,9 @@ class Subject:
         if count < 1:
             raise ValueError(f"{count} images: must be 1 or more")
         if self.examples is None:
-            raise Missing(f"{self.name} has no test images: --images FOLDER (in Python images=…) shows it some")
+            raise Missing(
+                f"{self.name} has no test images: show it some with images=FOLDER (in a command --images FOLDER)"
+            )
         images, labels = self.examples(count)
         return images.to(self.device, self.dtype), labels
 

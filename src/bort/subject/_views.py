@@ -1,11 +1,13 @@
-"""How other libraries' networks see an image, by what these libraries say of them."""
+"""How other libraries' networks see an image, and whether it has several classes, by what these libraries say of them."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from itertools import product
 from typing import Any, Literal
 
+import numpy as np
 from torch import nn
 
 from bort.data import View
@@ -16,6 +18,8 @@ _INTERPOLATIONS: dict[object, Literal["bilinear", "bicubic"]] = {
     2: "bilinear",  # Pillow's numbers, which Hugging Face uses
     3: "bicubic",
 }
+_SAME = 0.1
+"""How far two libraries' inputs for an image may be apart: their resizing rounds otherwise, by a level of 255 or two."""
 
 
 def of_timm(model: nn.Module) -> View | None:
@@ -61,16 +65,39 @@ def of_torchvision(function: Callable[..., Any]) -> View | None:
     return View(side, len(use.mean), tuple(use.mean), tuple(use.std), names, side / resized, interpolation)
 
 
+def is_multi_label(model: nn.Module) -> bool:
+    """Whether a Hugging Face network says that an image may have several classes."""
+    return getattr(getattr(model, "config", None), "problem_type", None) == "multi_label_classification"
+
+
 def of_processor(processor: Any, config: Any) -> View:
-    """By a Hugging Face image processor and the model's configuration."""
+    """By a Hugging Face image processor and the model's configuration. A processor may do more than a View can say, such as
+    swap the colours, so both are shown an image: a ValueError if they see it differently."""
+    view = _described(processor, config)
+    if view.channels in (1, 3):  # an image file has no others
+        _compare(view, processor)
+    return view
+
+
+def _described(processor: Any, config: Any) -> View:
+    """What the processor's settings say."""
     size, crop = _sides(processor.size), _sides(getattr(processor, "crop_size", None))
+    if not all(size):
+        raise ValueError(
+            f"its image processor's size, {processor.size}, is neither height and width nor a shortest edge"
+        )
     if getattr(processor, "do_rescale", True) and not math.isclose(processor.rescale_factor, 1 / 255, rel_tol=1e-3):
         raise ValueError(f"its image processor multiplies pixels by {processor.rescale_factor}, not by 1/255")
+    if (interpolation := _INTERPOLATIONS.get(processor.resample)) is None:
+        raise ValueError(
+            f"its image processor resizes by Pillow's filter {processor.resample}, not bilinear or bicubic"
+        )
+    crop_part = getattr(processor, "crop_pct", None)
     part: float | None = 1.0
     if getattr(processor, "do_center_crop", False) and crop:
-        part, size = crop[0] / size[0], crop
-    elif getattr(processor, "crop_pct", None) and size[0] < 384:  # as ConvNeXt's processor does it
-        part = processor.crop_pct
+        part, size = crop[0] / size[0] * (crop_part or 1.0), crop  # PoolFormer's processor has both
+    elif crop_part:
+        part = crop_part if size[0] < 384 else None  # as ConvNeXt's processor does it
     elif "height" in dict(processor.size):
         part = None
     labels = getattr(config, "id2label", None) or {}
@@ -79,8 +106,35 @@ def of_processor(processor: Any, config: Any) -> View:
     channels = int(getattr(config, "num_channels", 3))
     mean = tuple(processor.image_mean) if normalise else (0.0,) * channels
     std = tuple(processor.image_std) if normalise else (1.0,) * channels
-    interpolation = _INTERPOLATIONS.get(int(processor.resample), "bilinear")
     return View(_size(*size), channels, mean, std, names, part, interpolation)
+
+
+def _compare(view: View, processor: Any) -> None:
+    """That both make the same of an oblong image in which size, place, colours and sharpness show."""
+    from PIL import Image
+
+    height, width = view.height * 5 // 4, view.width * 7 // 4
+    down, right = np.mgrid[:height, :width]
+    colours = (down * 255 // height, right * 255 // width, (down // 8 + right // 8) % 2 * 200)
+    image = Image.fromarray(np.stack(colours, axis=-1).astype(np.uint8)).convert("L" if view.channels == 1 else "RGB")
+    try:
+        theirs = processor(image, return_tensors="pt")["pixel_values"]
+    except Exception as error:  # whatever the code of a processor raises
+        raise ValueError(f"its image processor fails on an image: {error}") from error
+    ours = view(image)
+    if theirs.shape != ours.shape:
+        shapes = ["×".join(map(str, x.shape[1:])) for x in (theirs, ours)]
+        raise ValueError(f"its image processor makes {shapes[0]}, not {shapes[1]}, of an image")
+    # Where a margin of the crop is odd, libraries differ by one pixel.
+    differences = [
+        (theirs.roll(shift, (2, 3)) - ours)[..., 1:-1, 1:-1].abs().max().item()
+        for shift in product((-1, 0, 1), repeat=2)
+    ]
+    if not min(differences) <= _SAME:
+        raise ValueError(
+            f"its image processor does something else besides: it makes values up to {min(differences):.2g} away from what "
+            "its size, crop, mean and std say"
+        )
 
 
 def _sides(size: Any) -> tuple[int, int]:

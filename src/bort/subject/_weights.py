@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -21,7 +21,7 @@ def load_weights(model: nn.Module, file: Path) -> None:
     """Put the weights of a file into a model, all of them: a name or shape that does not fit is a ValueError."""
     found = _read(file)
     own = model.state_dict()
-    fitting = _renamed(found, own)
+    fitting = _renamed(found, own, file)
     missing = [name for name in own if name not in fitting]
     unknown = [name for name in fitting if name not in own]
     shapes = [
@@ -94,27 +94,53 @@ def _is_state(content: Mapping[object, object]) -> bool:
     return bool(content) and all(isinstance(value, Tensor) for value in content.values())
 
 
-def _renamed(found: dict[str, Tensor], own: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def _renamed(found: dict[str, Tensor], own: Mapping[str, Tensor], file: Path) -> dict[str, Tensor]:
     """The state with the prefix taken off that makes the most names fit: of wrappers, or the attribute under which
-    a LightningModule keeps its network. Entries beside such a network, as of a loss or a metric, are left out."""
-    candidates = {""}
-    for name in found:
-        parts = name.split(".")
-        candidates |= {".".join(parts[:n]) + "." for n in range(1, min(len(parts), 4))}
-
-    def fits(prefix: str) -> int:
-        return sum(_plain(name.removeprefix(prefix)) in plain for name in found if name.startswith(prefix))
-
-    plain = {_plain(name): name for name in own}
-    best = max(sorted(candidates), key=lambda prefix: (fits(prefix), -len(prefix)))
-    if not fits(best):
+    a LightningModule keeps its network. Entries beside such a network, as of a loss or a metric, are left out. Two networks
+    that fit, such as a teacher and a student, are a ValueError."""
+    parts = _by_prefix(found, own)
+    if not parts:
         return dict(found)
-    inside = {_plain(name.removeprefix(best)): value for name, value in found.items() if name.startswith(best)}
-    return {plain.get(name, name): value for name, value in inside.items()}
+    shapes = {prefix: sum(found[name].shape == own[to].shape for to, name in parts[prefix].items()) for prefix in parts}
+    best = max(sorted(parts), key=lambda prefix: (shapes[prefix], len(parts[prefix]), -len(prefix)))
+    whole = [prefix for prefix in sorted(parts) if shapes[prefix] == len(own)]
+    others = [prefix for prefix in whole if prefix != best]
+    if any(not torch.equal(found[parts[prefix][name]], found[parts[best][name]]) for prefix in others for name in own):
+        places = " and ".join(f"{prefix}*" if prefix else "names without a prefix" for prefix in whole)
+        raise ValueError(
+            f"the weights in {file} fit the network more than once, as {places}, and are not the same: save the ones to look "
+            "at in a file of their own, torch.save(network.state_dict(), …)"
+        )
+    fitting = {name: to for to, name in parts[best].items()}
+    return {
+        fitting.get(name, _plain(name.removeprefix(best))): value
+        for name, value in found.items()
+        if name.startswith(best)
+    }
+
+
+def _by_prefix(found: Iterable[str], own: Iterable[str]) -> dict[str, dict[str, str]]:
+    """For each prefix after which names in the file are names of the network: the names there by those of the network."""
+    plain = {_plain(name): name for name in own}
+    parts: dict[str, dict[str, str]] = {}
+    for name in found:
+        words = name.split(".")
+        for n in range(len(words)):
+            to = plain.get(_without_wrappers_inside(".".join(words[n:])))
+            if to is not None:
+                parts.setdefault("".join(f"{word}." for word in words[:n]), {})[to] = name
+    return parts
 
 
 def _plain(name: str) -> str:
     """A name without what wrappers put into it."""
+    name = _without_wrappers_inside(name)
     for wrapper in _WRAPPERS:
-        name = name.removeprefix(wrapper) if name.startswith(wrapper) else name.replace(f".{wrapper}", ".")
+        name = name.removeprefix(wrapper)
+    return name
+
+
+def _without_wrappers_inside(name: str) -> str:
+    for wrapper in _WRAPPERS:
+        name = name.replace(f".{wrapper}", ".")
     return name

@@ -30,7 +30,7 @@ export async function startAgain(run, layer) {
 
 // One line: the progress, or what has been found out.
 export function line({ state, message, known: done, images, dead }, channels, again) {
-  if (!images && state !== "failed") return element("p", { class: "atlas" }, "There are no test images to look at: start the explorer with some (bort serve … --images FOLDER).");
+  if (!images && state !== "failed") return element("p", { class: "atlas" }, "There are no test images to look at: give some with images=FOLDER (in a command --images FOLDER).");
   if (isOpen({ state })) return element("p", { class: "atlas" }, element("progress", { max: images, value: done, "aria-label": "Test images that have been looked at" }), ` looking at the test images: ${done} of ${images}`);
   if (state === "failed") return element("p", { class: "atlas" }, `${message} `, element("button", { type: "button", class: "plain again", onclick: again }, "Start again"));
   const found = dead.length ? `${dead.length} of ${channels} channels are dead: not one of ${done} test images excites them.` : `Each of the ${channels} channels is excited by some of ${done} test images.`;

@@ -90,7 +90,7 @@ function progress(panel, { state: now, message, predicted, count, correlated, co
   const isIndexing = now === "running";
   const isPredicting = predicted < count;
   [bar.max, bar.value] = isPredicting ? [count, predicted] : [most || 1, correlated];
-  const parts = [count ? `${number(matches)} of ${number(predicted)} test images` : "There are no test images to look through: give some with --images FOLDER, or images= in Python"];
+  const parts = [count ? `${number(matches)} of ${number(predicted)} test images` : "There are no test images to look through: give some with images=FOLDER (in a command --images FOLDER)"];
   if (now === "failed") parts.push(`the others could not be asked about: ${message}`);
   else if (isIndexing) parts.push(isPredicting ? `${number(count - predicted)} more are being looked at` : `correlations of the first ${number(most)}: ${number(correlated)} so far`);
   else if (none) parts.push(`no correlations: ${none}`);
