@@ -29,7 +29,7 @@ def test_other_ways_to_write_a_relu(relu):
 def test_a_clamp_that_is_no_relu_is_left_alone():
     net = nn.Sequential(nn.Linear(3, 4), nn.Hardtanh(-0.1, 0.1), nn.Linear(4, 2)).double()
     with pytest.raises(ValueError, match="use rule='gradient'"):
-        Backtracker(Clamped().double(), "a").trace(seeds(2, 3))
+        Backtracker(Clamped().double(), "a", "guided").trace(seeds(2, 3))
     assert Backtracker(net, "0").trace(seeds(2, 3)).smooth
 
 

@@ -173,7 +173,7 @@ class Index:
             return
         try:
             back = invert.reconstruct(self._explorer.subject(run).model, x, self._explorer.top(run))
-        except ValueError as error:  # no layer with a map, or no activation function that can be followed
+        except ValueError as error:  # no layer with a map, for example
             self.no_correlations = f"{run}: {error}"
             return
         self.runs[run].correlations[start : start + len(x)] = invert.correlation(back, x).cpu().numpy()

@@ -95,7 +95,8 @@ def synthesize(
         layer: the layer whose feature map is transplanted.
         k: how many of the target's channels.
         value: the paper's B.
-        path: whose forward pass says where ReLUs are open on the way back: "source", "target", or "none" (deconvolution).
+        path: whose forward pass says where ReLUs are open on the way back: "source", "target", or "none" (deconvolution). A
+            model without activation functions that rules act on has gradients in their place, for "none" the source's.
         rounds: how often g is repeated along the pass of the image just made; 0 is the paper. With "none" only the maxima of
             pools can change between rounds.
 
@@ -114,7 +115,9 @@ def synthesize(
         raise ValueError(f'path={path!r}: choose "source", "target" or "none"')
     if rounds < 0:
         raise ValueError(f"rounds={rounds}: must be 0 or more")
-    back = Backtracker(model, layer, "deconvolution" if path == "none" else "guided")
+    back = Backtracker(model, layer)
+    if path == "none" and back.trace(source[:1]).rule == "guided":
+        back = Backtracker(back.model, layer, "deconvolution")
     sources = back.batches(source)
     targets = torch.split(target, [len(batch) for batch in sources])
     batches = [

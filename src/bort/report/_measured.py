@@ -143,9 +143,20 @@ class Measured:
         return explain.names()
 
     @cached_property
+    def _top(self) -> tuple[int, invert.Rule]:
+        """The channels of that layer, and the rule by which signals go back from it."""
+        trace = invert.Backtracker(self.model, self.layer).trace(self.images(1))
+        return trace.grid.shape[0], trace.rule
+
+    @property
     def channels(self) -> int:
         """Of that layer."""
-        return invert.Backtracker(self.model, self.layer, "gradient").trace(self.images(1)).grid.shape[0]
+        return self._top[0]
+
+    @property
+    def is_guided(self) -> bool:
+        """Whether the network has activation functions that the guided rule acts on; else signals are gradients."""
+        return self._top[1] == "guided"
 
     @property
     def features(self) -> int:
