@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from bort import invert
-from bort.report import SampleSizes, draw, measured
+from bort.report import Measured, SampleSizes, draw, measured
 from bort.subject import of_models
 
 SIZES = SampleSizes(shown=2, measured=4, evaluated=2, masks=10, features=3, pairs=4, tested=20)
@@ -36,3 +36,39 @@ def test_signals_of_networks_without_activations_of_the_rules_are_gradients(imag
         assert "usual has no ReLU" not in look
     assert "guided rule" not in draw("saliency", subjects[1:]).look
     assert "guided rule" not in draw("sigma", subjects).look
+
+
+class OneLogit(nn.Module):
+    """Above 0 for bright images."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(1, 4, 3)
+
+    def forward(self, x):
+        return 10 * x.mean(dim=(1, 2, 3))[:, None] - 5 + self.conv(x).relu().mean(dim=(1, 2, 3))[:, None] * 0
+
+
+def test_one_logit_decides_between_two_classes(images):
+    """By the softmax of one logit, or the largest of one, every image would be of class 0."""
+    torch.manual_seed(0)
+    x = torch.cat([images * 0.4, 0.6 + images * 0.4])
+    labels = torch.tensor([0] * 8 + [1] * 7 + [0])
+    one = Measured(of_models({"one": OneLogit()}, x, labels=labels)[0], SIZES)
+    assert one.answers.sum() == 15
+    by_two = Measured(of_models({"two": TwoLogits()}, x, labels=labels)[0], SIZES)
+    assert one.predictions(16).tolist() == by_two.predictions(16).tolist()
+    for own in (one, by_two):
+        own.methods = ["cam"]
+    assert "one has one logit, so bright is what counts for “1”" in draw("saliency", [one]).look
+    assert "one logit" not in draw("saliency", [by_two]).look
+    made = one.adversaries(one.pairs)
+    assert made.pairs == by_two.adversaries(by_two.pairs).pairs > 0
+
+
+class TwoLogits(OneLogit):
+    """The same network with the logits 0 and z."""
+
+    def forward(self, x):
+        z = super().forward(x)
+        return torch.cat([torch.zeros_like(z), z], dim=1)

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from bort._defaults import SALIENT_CHANNELS
-from bort._inspect import check_input, widened
+from bort._inspect import check_input, decisions_of, widened
 from bort.invert._backtrack import Backtracker
 from bort.invert._correlation import correlation
 
@@ -140,10 +140,10 @@ def _synthesize(
         images = _like(back(images, seed), source)
     return Synthesis(
         images=images,
-        map_verdicts=from_source.forward(seed).argmax(dim=1),
-        image_verdicts=back.trace(images).outputs.argmax(dim=1),
-        source_classes=from_source.outputs.argmax(dim=1),
-        target_classes=from_target.outputs.argmax(dim=1),
+        map_verdicts=decisions_of(from_source.forward(seed)),
+        image_verdicts=decisions_of(back.trace(images).outputs),
+        source_classes=decisions_of(from_source.outputs),
+        target_classes=decisions_of(from_target.outputs),
         source_similarity=correlation(images, source),
         target_similarity=correlation(images, target),
     )

@@ -101,6 +101,11 @@ def saliency(subjects: list[Measured], say: Say | None = None) -> Drawn:
     if "sat" in methods:
         k = listed({s.name: str(s.features) for s in subjects})
         look += f"SAT (k: {k}) shows what excites the top layer, whatever the class. "
+    look += "".join(
+        f"{subject.name} has one logit, so bright is what counts for “{subject.view.name(1)}”, whatever is named. "
+        for subject in subjects
+        if subject.has_one_logit
+    )
     look += "Whether bright pixels are the ones that matter is measured by deletion and insertion."
     if "sat" in methods:
         look += _about_rule(subjects)
