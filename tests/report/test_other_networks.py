@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from bort import invert
-from bort.report import Measured, SampleSizes, draw, measured
+from bort.report import Measured, SampleSizes, draw, make, measured
 from bort.subject import of_models
 
 SIZES = SampleSizes(shown=2, measured=4, evaluated=2, masks=10, features=3, pairs=4, tested=20)
@@ -64,6 +64,30 @@ def test_one_logit_decides_between_two_classes(images):
     assert "one logit" not in draw("saliency", [by_two]).look
     made = one.adversaries(one.pairs)
     assert made.pairs == by_two.adversaries(by_two.pairs).pairs > 0
+
+
+class Table(nn.Module):
+    """Its weight is of no layer."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(64, 2))
+
+    def forward(self, x):
+        return x.flatten(1) @ self.weight
+
+
+@pytest.mark.parametrize("with_images", [True, False])
+def test_networks_with_hardly_a_weight(images, with_images, monkeypatch):
+    monkeypatch.setattr("bort.report._measured.Measured.methods", ["ig"])
+    single = nn.Sequential(nn.Flatten(), nn.Linear(64, 1))
+    x = images if with_images else None
+    made = make(of_models({"single": single}, x), sizes=SIZES)
+    assert made.missing["gram"] == "the Gram matrices of single are single numbers: its singular values say all of them"
+    assert "sigma" in {illustration.name for illustration in made.illustrations}
+    made = make(of_models({"table": Table(), "usual": convolutions(nn.ReLU())}, x), sizes=SIZES)
+    for name in ("gram", "sigma", "ratio"):
+        assert made.missing[name] == "table has no linear layer and no convolution whose weight could be looked at"
 
 
 class TwoLogits(OneLogit):
