@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from bort._budget import current_budget
+from bort._failures import about_checkpointing
 from bort._inspect import check_input, evaluating, outputs_of, precise, unwrapped, widened
 from bort.invert._forward import hooked
 from bort.invert._grid import find_layer
@@ -100,10 +101,10 @@ class Backtracker:
             leaf = x.detach().clone().requires_grad_()
             logits = outputs_of(self.model, leaf)
         if not outputs:
-            raise ValueError(f"the layer {self.layer!r} was not used for this input")
+            raise ValueError(f"the layer {self.layer!r} was not used for this input{about_checkpointing(self.model)}")
         end = outputs[-1] if rules.activated is None else rules.activated
         if not end.requires_grad:
-            raise ValueError(f"the layer {self.layer!r} does not depend on the input")
+            raise ValueError(f"the layer {self.layer!r} does not depend on the input{about_checkpointing(self.model)}")
         if end.shape[0] != len(x):
             raise ValueError(
                 f"the layer {self.layer!r} has features of shape {tuple(end.shape)} for {len(x)} images: its first dimension "
