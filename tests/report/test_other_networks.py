@@ -79,7 +79,7 @@ class Table(nn.Module):
 
 @pytest.mark.parametrize("with_images", [True, False])
 def test_networks_with_hardly_a_weight(images, with_images, monkeypatch):
-    monkeypatch.setattr("bort.report._measured.Measured.methods", ["ig"])
+    monkeypatch.setattr(Measured, "methods", ["ig"])
     single = nn.Sequential(nn.Flatten(), nn.Linear(64, 1))
     x = images if with_images else None
     made = make(of_models({"single": single}, x), sizes=SIZES)
