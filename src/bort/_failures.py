@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
+from torch.utils.checkpoint import CheckpointError
 
 _AROUND = "write a module around it whose forward takes one tensor of images"
+
+
+_RECOMPUTES: Final = (
+    "the model recomputes its activations on the way back (gradient checkpointing), where it cannot be followed: switch it "
+    "off, in timm with model.set_grad_checkpointing(False), in transformers with model.gradient_checkpointing_disable(), in "
+    "torchvision's DenseNet with memory_efficient=False"
+)
+_CHECKPOINTING: Final = ("grad_checkpointing", "gradient_checkpointing")  # modules' switches in timm and transformers
 
 
 class Refused(ValueError):
@@ -21,6 +33,24 @@ def explained(error: Exception, model: nn.Module, x: Tensor) -> Exception:
         return error
     text = str(error).strip().rstrip(".") or "no message"
     return ValueError(f"the model fails with {type(error).__name__}: {text}. {_hint(model, x)}")
+
+
+@contextmanager
+def followed_back() -> Iterator[None]:
+    """Inside, gradients go back along a pass that rules or hooks have changed. What is recomputed on the way back would be
+    another pass: torch notices that, and here it is said in a sentence."""
+    try:
+        yield
+    except RuntimeError as error:
+        if isinstance(error, CheckpointError) or "use_reentrant" in str(error):
+            raise ValueError(_RECOMPUTES) from error
+        raise
+
+
+def about_checkpointing(model: nn.Module) -> str:
+    """What to add to an error about a layer that a pass does not show; empty if gradient checkpointing is not why."""
+    switches = (getattr(module, name, False) for module in model.modules() for name in _CHECKPOINTING)
+    return f": {_RECOMPUTES}" if any(switch is True for switch in switches) else ""
 
 
 def _hint(model: nn.Module, x: Tensor) -> str:

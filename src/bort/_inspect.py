@@ -125,6 +125,24 @@ def probabilities_of(logits: Tensor, *, multi_label: bool = False) -> Tensor:
     return logits.sigmoid() if multi_label or logits.shape[-1] == 1 else logits.softmax(dim=-1)
 
 
+def class_probabilities(logits: Tensor, *, multi_label: bool = False) -> Tensor:
+    """The same for people to read: a single logit decides between two classes, 0 and 1, and has the probabilities of both."""
+    probabilities = probabilities_of(logits, multi_label=multi_label)
+    return torch.cat([1 - probabilities, probabilities], dim=-1) if logits.shape[-1] == 1 else probabilities
+
+
+def decisions_of(logits: Tensor) -> Tensor:
+    """(N,): the classes that logits (N, classes) decide for: the largest one's, and of a single logit class 1 where it is
+    above 0. Which of the logits is explained is another question, see :func:`targets_of`."""
+    largest = targets_of(logits, None)
+    return (logits[:, 0] > 0).long() if logits.shape[1] == 1 else largest
+
+
+def class_of_logit(place: int, logits: Tensor) -> int:
+    """The class that speaks from one of the logits (…, classes): a single one is for class 1 and against class 0."""
+    return 1 if logits.shape[-1] == 1 else place
+
+
 def own_scores(score: ScoreFunction, logits: Tensor, classes: Tensor) -> Tensor:
     """(N,) by a function of the caller's."""
     scores = score(logits, classes)
@@ -215,7 +233,8 @@ NO_GRADIENT = (
 
 
 def targets_of(outputs: Tensor, target: Target) -> Tensor:
-    """(N,) classes, checked; those that the outputs predict if none are given."""
+    """(N,) places of logits, checked; if none are given, those of the classes that the outputs predict. A single logit is
+    explained whatever it says."""
     if outputs.ndim != 2:
         raise ValueError(
             f"the model gives outputs of shape {tuple(outputs.shape)}, not (N, classes): write a module around it that gives "
@@ -236,9 +255,14 @@ def targets_of(outputs: Tensor, target: Target) -> Tensor:
     return chosen
 
 
-@torch.no_grad()
 def classes_of(model: nn.Module, x: Tensor, target: Target) -> Tensor:
-    """(N,) classes, checked; what the model predicts for each image if none are given."""
+    """(N,) classes, checked; what the model predicts for each image if none are given. See :func:`targets_of`."""
+    return targets_of(all_outputs(model, x), target)
+
+
+@torch.no_grad()
+def all_outputs(model: nn.Module, x: Tensor) -> Tensor:
+    """The model's logits for any number of images, in as many passes as memory asks for; an error if they are not finite."""
     parts = torch.split(x, images_at_once(model, x))
     with evaluating(model):
         outputs = torch.cat([outputs_of(model, part) for part in parts])
@@ -247,7 +271,7 @@ def classes_of(model: nn.Module, x: Tensor, target: Target) -> Tensor:
             f"the model gives outputs of shape {tuple(outputs.shape)} for {len(x)} images: their first dimension must be the "
             "images'"
         )
-    return targets_of(finite(outputs, "the model's outputs"), target)
+    return finite(outputs, "the model's outputs")
 
 
 def images_at_once(model: nn.Module, x: Tensor, *, backward: bool = False) -> int:

@@ -14,8 +14,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from bort import penalty
 from bort._inspect import check_input, evaluating, run
+from bort._precision import own_precision
 from bort._used_weight import is_own_convolution, used_weight
 from bort.layers import LinearMap, layer_inputs, linear_maps
+
+Source = Tensor | str
 
 
 class Use(NamedTuple):
@@ -26,7 +29,7 @@ class Use(NamedTuple):
     """As the module multiplies with it, which may be computed from what it stores."""
     module: nn.Module
     linear: LinearMap
-    source: Tensor | str
+    source: Source
     """What is the same for all uses of a shared weight: the parameter, or the name of a weight that is computed."""
 
 
@@ -42,12 +45,25 @@ def uses_of(model: nn.Module) -> list[Use]:
     ]
 
 
+def weights_of(model: nn.Module) -> dict[Source, Use]:
+    """Every linear map of a model, in order; a shared weight once, as the first module uses it."""
+    weights: dict[Source, Use] = {}
+    for use in uses_of(model):
+        weights.setdefault(use.source, use)
+    return weights
+
+
 @torch.no_grad()
 def visit_inputs(model: nn.Module, x: Tensor, visit: Visit, only: nn.Module | None = None) -> None:
     """Run the model on x, in eval mode, and call ``visit`` for every input of every linear map, or of those of one module.
-    The model stays as it was."""
+    The model stays as it was. The model runs as the caller has set it; ``visit`` computes in full float32."""
     check_input(model, x)
-    elsewhere = _UsedElsewhere(visit)
+
+    def precisely(use: Use, w: Tensor, z: Tensor) -> None:
+        with own_precision("highest", w.device):
+            visit(use, w, z)
+
+    elsewhere = _UsedElsewhere(precisely)
     with ExitStack() as stack:
         for use in uses_of(model):
             if only is not None and use.module is not only:
@@ -55,7 +71,7 @@ def visit_inputs(model: nn.Module, x: Tensor, visit: Visit, only: nn.Module | No
             elsewhere.add(use)
             if isinstance(use.module, nn.MultiheadAttention) and not use.name.endswith("in_proj_weight"):
                 continue  # separate projections of keys and values do not receive the module's first input
-            stack.enter_context(_hooked(use, visit, elsewhere))
+            stack.enter_context(_hooked(use, precisely, elsewhere))
         # Any torch function mode keeps attention from its fused kernel, which would hide the product with out_proj.
         with evaluating(model), BaseTorchFunctionMode(), elsewhere:
             run(model, x)
@@ -71,6 +87,8 @@ def _hooked(use: Use, visit: Visit, elsewhere: _UsedElsewhere) -> Iterator[None]
         received = inputs[0] if inputs else next(iter(named.values()), None)
         if not isinstance(received, Tensor) or not received.is_floating_point():
             return
+        if isinstance(module, nn.MultiheadAttention) and not _is_self_attention(inputs, named):
+            return  # parts of its weight are multiplied with other inputs than the first
         if is_own_convolution(module):
             elsewhere.convolving[address] = use, received
         else:
@@ -94,6 +112,13 @@ def _hooked(use: Use, visit: Visit, elsewhere: _UsedElsewhere) -> Iterator[None]
     finally:
         for hook in hooks:
             hook.remove()
+
+
+def _is_self_attention(inputs: tuple[Any, ...], named: dict[str, Any]) -> bool:
+    """Whether query, key and value are the same numbers in memory."""
+    query, key, value = (*inputs, *(named[name] for name in ("query", "key", "value")[len(inputs) :]))[:3]
+    views = {(t.data_ptr(), t.shape, t.stride()) for t in (query, key, value)}
+    return len(views) == 1
 
 
 class _UsedElsewhere(TorchDispatchMode):  # type: ignore[no-untyped-call]

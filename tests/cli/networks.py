@@ -36,6 +36,20 @@ def with_a_view_only():
     return Subject("mine", model(), View(28, 1, (0.5,), (0.5,)))
 
 
+class _OneLogit(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Conv2d(1, 1, 28)
+
+    def forward(self, x):
+        return self.body(x).flatten(1) * 0 - 2
+
+
+def one_logit():
+    """Its logit is -2: of class 1 it says 12%."""
+    return Subject("one", _OneLogit(), View(28, 1, (0.5,), (0.5,), ("cat", "dog")))
+
+
 class _Stopping(nn.Module):
     """Sends the process a SIGINT in its third pass."""
 

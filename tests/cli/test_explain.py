@@ -154,3 +154,11 @@ def test_constant_maps_are_said(bort, in_a_folder_of_its_own, tmp_path, capsys):
     assert shown.count("is the same number everywhere") == 1
     assert "The map of cam is the same number everywhere for 2 of 2 images" in shown
     assert len(json.loads((tmp_path / "explained" / "manifest.json").read_text())["notes"]) == 1
+
+
+def test_a_network_with_one_logit(bort, image, tmp_path, capsys):
+    """It says the first class, and its maps are of the logit, which is for the second."""
+    bort("explain", "tests.cli.networks:one_logit", image, "--method", "ig", "--out", tmp_path / "out")
+    (entry,) = json.loads((tmp_path / "out" / "manifest.json").read_text())["images"]
+    assert (entry["says"], entry["probability"], entry["explained"]) == ("cat", 0.8808, "dog")
+    assert "bar: cat, 88.1%" in capsys.readouterr().out

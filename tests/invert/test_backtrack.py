@@ -303,4 +303,4 @@ def test_bad_input():
     with pytest.raises(ValueError, match="the layer 'unused' was not used"):
         Backtracker(net, "unused").features(x)
     with pytest.raises(ValueError, match=r"has no ReLU, GELU or SiLU .*use rule='gradient'"):
-        Backtracker(nn.Sequential(nn.Linear(2, 2), nn.Tanh()), "0").features(torch.randn(1, 2))
+        Backtracker(nn.Sequential(nn.Linear(2, 2), nn.Tanh()), "0", "guided").features(torch.randn(1, 2))

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from bort.invert import Backtracker
+from bort.invert import RULES, Backtracker
 from bort.invert._rules import Rules
 from tests.invert.test_backtrack import Net, seeds
 
@@ -29,7 +29,7 @@ def test_other_ways_to_write_a_relu(relu):
 def test_a_clamp_that_is_no_relu_is_left_alone():
     net = nn.Sequential(nn.Linear(3, 4), nn.Hardtanh(-0.1, 0.1), nn.Linear(4, 2)).double()
     with pytest.raises(ValueError, match="use rule='gradient'"):
-        Backtracker(Clamped().double(), "a").trace(seeds(2, 3))
+        Backtracker(Clamped().double(), "a", "guided").trace(seeds(2, 3))
     assert Backtracker(net, "0").trace(seeds(2, 3)).smooth
 
 
@@ -77,3 +77,41 @@ class Clamped(nn.Module):
 
     def forward(self, x):
         return self.a(x).clamp(0, 6)
+
+
+class PreActivated(nn.Module):
+    """Its shortcut takes what the activation function has left of its input, as is usual where it is in place."""
+
+    def __init__(self, act):
+        super().__init__()
+        self.stem, self.conv, self.act, self.head = (
+            nn.Conv2d(1, 4, 3),
+            nn.Conv2d(4, 4, 3, padding=1),
+            act,
+            nn.Linear(4, 3),
+        )
+
+    def forward(self, x):
+        z = self.stem(x)
+        return self.head((z + self.conv(self.act(z))).mean(dim=(2, 3)))
+
+
+IN_PLACE = [nn.ReLU, nn.SiLU, nn.Mish, nn.Hardswish, nn.ELU, nn.SELU, nn.CELU, nn.LeakyReLU, nn.ReLU6, nn.Hardtanh]
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("act", IN_PLACE)
+def test_an_activation_in_place_changes_the_tensor_for_all(act, rule):
+    net, x = PreActivated(act(inplace=True)).double().eval(), seeds(2, 1, 6, 6)
+    trace = Backtracker(net, "stem", rule).trace(x)
+    torch.testing.assert_close(trace.outputs, net(x))
+    torch.testing.assert_close(trace.features, act()(net.stem(x)))
+    torch.testing.assert_close(Backtracker(net, "conv", rule).trace(x).features, net.conv(act()(net.stem(x))))
+
+
+@pytest.mark.parametrize("act", IN_PLACE)
+def test_other_features_behind_an_activation_in_place(act):
+    net, x = PreActivated(act(inplace=True)).double().eval(), seeds(2, 1, 6, 6)
+    trace, other = Backtracker(net, "stem", "gradient").trace(x), seeds(2, 4, 4, 4, seed=1)
+    expected = net.head((other + net.conv(other)).mean(dim=(2, 3)))
+    torch.testing.assert_close(trace.forward(other), expected)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, Literal
 import numpy as np
 
 from bort import invert
+from bort._inspect import decisions_of
 from bort.app import _atlas_store as store
 from bort.app._atlas_store import Atlas
 from bort.app._exceptions import Busy
@@ -154,7 +155,7 @@ class Atlases:
             begun = time.perf_counter()
             trace = back.trace(inputs[run])
             values, places = trace.maps.flatten(2).max(dim=2)
-            classes = trace.outputs.argmax(dim=1)
+            classes = decisions_of(trace.outputs)
             seconds = time.perf_counter() - begun
         rows = slice(start, start + count)
         atlas.values[rows], atlas.places[rows] = values.float().cpu().numpy(), places.cpu().numpy()

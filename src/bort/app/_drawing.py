@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from bort import explain, invert
-from bort._inspect import probabilities_of
+from bort._inspect import class_probabilities
 from bort.app._centre import Ink, centred, resized
 from bort.app._exceptions import Unknown
 from bort.app._gallery import GalleryImage, name_of
@@ -117,7 +117,7 @@ class Drawings:
                 layer = self._explorer.top(run) or explain.top_layer(subject.model, x)
             trace = invert.Backtracker(subject.model, layer).trace(x)
             back = trace.back(trace.maps)
-        probabilities = probabilities_of(trace.outputs, multi_label=subject.multi_label)[0]
+        probabilities = class_probabilities(trace.outputs, multi_label=subject.multi_label)[0]
         return {
             "run": run,
             "layer": layer,

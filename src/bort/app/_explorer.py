@@ -12,7 +12,7 @@ from torch import Tensor
 
 from bort import explain, invert
 from bort._defaults import SALIENT_CHANNELS
-from bort._inspect import evaluating, outputs_of, probabilities_of
+from bort._inspect import class_of_logit, class_probabilities, evaluating, outputs_of, targets_of
 from bort.app._atlas import Atlases
 from bort.app._cache import Cache
 from bort.app._drawing import Drawings
@@ -211,10 +211,19 @@ class Explorer:
 
     def predict(self, run: str, image: str) -> list[dict[str, Any]]:
         """The five likeliest classes."""
-        subject, x = self.subject(run), self.image(run, image)
-        with self.lock, torch.no_grad(), evaluating(subject.model):
-            probabilities = probabilities_of(outputs_of(subject.model, x), multi_label=subject.multi_label)[0]
+        multi_label = self.subject(run).multi_label
+        probabilities = class_probabilities(self._outputs(run, image), multi_label=multi_label)[0]
         return likeliest(probabilities, self.view(run))
+
+    def explained(self, run: str, image: str, target: int | None) -> int:
+        """The class that maps and curves are of, if ``target`` was asked for."""
+        outputs = self._outputs(run, image)
+        return class_of_logit(int(targets_of(outputs, target)[0]), outputs)
+
+    def _outputs(self, run: str, image: str) -> Tensor:
+        model, x = self.subject(run).model, self.image(run, image)
+        with self.lock, torch.no_grad(), evaluating(model):
+            return outputs_of(model, x)
 
     # --- two images and a layer
 

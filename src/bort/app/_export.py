@@ -77,7 +77,7 @@ def _evidence(explorer: Explorer, state: PageState, own: RunState, export: RunEx
     saliency = explorer.saliency.map(run, image, method, state.target, options=options, **of_sat)
     curve = explorer.saliency.curve(run, image, saliency, state.target)
     score = curve[state.score][state.which][state.step]
-    number = export.facts["says"][0]["class"] if state.target is None else state.target
+    number = explorer.explained(run, image, state.target)
     name = explorer.view(run).name(number)
     signed = explain.get(method).signed
     over_image = explorer.saliency.overlay(run, image, saliency, state.strength, signed=signed)

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from bort import invert
-from bort._inspect import evaluating, outputs_of, probabilities_of
+from bort._inspect import class_probabilities, evaluating, outputs_of
 from bort.app import _index_store as store
 from bort.app._exceptions import Busy
 from bort.app._exit import LONGEST_END
@@ -159,7 +159,7 @@ class Index:
         subject, own = self._explorer.subject(run), self.runs[run]
         with torch.no_grad(), evaluating(subject.model):
             outputs = outputs_of(subject.model, x).cpu().float()
-        probabilities = probabilities_of(outputs, multi_label=subject.multi_label)
+        probabilities = class_probabilities(outputs, multi_label=subject.multi_label)
         places = slice(start, start + len(x))
         highest = probabilities.max(dim=1)
         own.labels[places] = labels.numpy()
@@ -173,7 +173,7 @@ class Index:
             return
         try:
             back = invert.reconstruct(self._explorer.subject(run).model, x, self._explorer.top(run))
-        except ValueError as error:  # no layer with a map, or no activation function that can be followed
+        except ValueError as error:  # no layer with a map, for example
             self.no_correlations = f"{run}: {error}"
             return
         self.runs[run].correlations[start : start + len(x)] = invert.correlation(back, x).cpu().numpy()

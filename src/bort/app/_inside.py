@@ -12,7 +12,7 @@ from torch import Tensor
 
 from bort import invert
 from bort._defaults import CLUSTERS
-from bort._inspect import probabilities_of, targets_of
+from bort._inspect import class_of_logit, class_probabilities, targets_of
 from bort.app._cache import Cache
 from bort.app._edits import ChannelEdits
 from bort.app._exceptions import Unknown
@@ -146,6 +146,7 @@ class Inside:
             raise Unknown(f"The layer {layer} has {count} channels: there is none behind the {start}th.")
         strongest = trace.salient(count)
         effects = None if rank == "strength" else self.effects(run, image, layer, target)
+        of_class = None if effects is None else class_of_logit(effects.target, trace.outputs)
         chosen = torch.arange(count)
         if effects is not None:  # equal effects in the order of strength
             sizes = effects.values[strongest.channels[0]].abs()
@@ -170,7 +171,7 @@ class Inside:
                 }
                 for c, v, p in zip(shown.channels[0], shown.values[0], shown.places[0], strict=True)
             ],
-            "target": None if effects is None else self._explorer.view(run).name(effects.target),
+            "target": None if of_class is None else self._explorer.view(run).name(of_class),
             "is_exact": effects is None or effects.is_exact,
         }
 
@@ -235,7 +236,7 @@ class Inside:
 
     def _classes(self, run: str, before: Tensor, after: Tensor) -> list[dict[str, Any]]:
         multi_label = self._explorer.subject(run).multi_label
-        both = probabilities_of(torch.stack([before, after]), multi_label=multi_label).double().cpu()
+        both = class_probabilities(torch.stack([before, after]), multi_label=multi_label).double().cpu()
         likeliest = both.amax(dim=0).topk(min(_CLASSES, both.shape[1])).indices
         ordered = likeliest[both[0, likeliest].argsort(descending=True, stable=True)].tolist()
         view = self._explorer.view(run)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from bort import invert
+from bort._inspect import class_of_logit
 from bort.app._cache import Cache
 from bort.app._channel import ChannelFacts
 from bort.pictures import scale_of
@@ -101,7 +102,9 @@ class Portraits:
     def _changes(self, run: str, means: Tensor) -> list[dict[str, Any]]:
         view = self._explorer.view(run)
         largest = means.abs().topk(min(_CHANGES, len(means))).indices.tolist()
-        return [{"class": number, "name": view.name(number), "change": means[number].item()} for number in largest]
+        classes = [class_of_logit(place, means) for place in largest]
+        changes = zip(classes, means[largest].tolist(), strict=True)
+        return [{"class": number, "name": view.name(number), "change": change} for number, change in changes]
 
 
 def _centre(place: int, grid: tuple[int, int, int], image: torch.Size) -> tuple[int, int]:

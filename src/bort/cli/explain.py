@@ -138,16 +138,18 @@ def _write(
     facts: dict[str, Any],
 ) -> None:
     """Pictures and numbers of every image, and the manifest."""
+    from bort._inspect import all_outputs, class_of_logit, class_probabilities
     from bort.cli._output import OutputFolder
     from bort.explain import about_constant, get
     from bort.pictures import enlarged, npy, overlay, picture, png
 
     constant = about_constant(maps)
-    probabilities, classes = _predictions(subject, inputs.x).max(dim=1)
+    logits = all_outputs(subject.model, inputs.x)
+    probabilities, classes = class_probabilities(logits, multi_label=subject.multi_label).max(dim=1)
     pixels = view.pixels(inputs.x)
     with OutputFolder(out) as output:
         for n, (name, source) in enumerate(zip(inputs.names, inputs.sources, strict=True)):
-            explained = int(classes[n] if target is None else target)
+            explained = class_of_logit(int(classes[n] if target is None else target), logits)
             source |= {"says": view.name(int(classes[n])), "probability": round(float(probabilities[n]), 4)}
             source |= {"explained": view.name(explained), "maps": {}}
             print(f"{name}: {source['says']}, {probabilities[n]:.1%}")
@@ -161,19 +163,6 @@ def _write(
             print(sentence)
         manifest = output.close(subject, command="bort explain", **facts, images=inputs.sources, notes=constant)
         print(f"{len(output.files)} files, listed in {manifest}")
-
-
-def _predictions(subject: Subject, x: Tensor) -> Tensor:
-    """(N, classes) probabilities."""
-    import torch
-
-    from bort._inspect import evaluating, images_at_once, outputs_of, probabilities_of
-
-    model = subject.model
-    with torch.no_grad(), evaluating(model):
-        parts = torch.split(x, images_at_once(model, x))
-        logits = torch.cat([outputs_of(model, part) for part in parts])
-    return probabilities_of(logits, multi_label=subject.multi_label)
 
 
 def _different(stems: list[str]) -> list[str]:

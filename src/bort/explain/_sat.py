@@ -57,7 +57,7 @@ def track(
     layer: str | None = None,
     k: int | None = None,
     value: float = 1.0,
-    rule: Rule = "guided",
+    rule: Rule | None = None,
 ) -> Tracked:
     """Trace the k most salient channels of each image, all of them in one batched backward pass. See :func:`sat`.
 
@@ -94,7 +94,7 @@ def sat(
     k: int | None = None,
     value: float = 1.0,
     threshold: float = SAT_THRESHOLD,
-    rule: Rule = "guided",
+    rule: Rule | None = None,
 ) -> Tensor:
     """Saliency maps (N, H, W) by algorithm 1.
 

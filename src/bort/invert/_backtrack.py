@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from bort._budget import current_budget
+from bort._failures import about_checkpointing
 from bort._inspect import check_input, evaluating, outputs_of, precise, unwrapped, widened
 from bort.invert._forward import hooked
 from bort.invert._grid import find_layer
@@ -25,19 +26,21 @@ class Backtracker:
         model: any module. It runs in eval mode; afterwards its modes, gradients and hooks are as before. A copy in float32
             runs in the place of one in half precision.
         layer: the name of a module, as in ``model.named_modules()``.
-        rule: "guided" (the paper's), "deconvolution" (ignores where the forward pass was open) or "gradient" (autograd).
+        rule: "guided" (the paper's), "deconvolution" (ignores where the forward pass was open) or "gradient" (autograd). By
+            default "guided", or "gradient" if the model has no activation function that a rule could act on (Tanh, PReLU):
+            :attr:`Trace.rule` is the one of a pass.
 
     Example:
         >>> model = nn.Sequential(nn.Conv2d(1, 4, 2, stride=2, bias=False), nn.Flatten(), nn.Linear(16, 3))
         >>> _ = nn.init.orthogonal_(model[0].weight.data.view(4, 4))
         >>> x = torch.rand(2, 1, 4, 4)
-        >>> g = invert.Backtracker(model, "0", rule="gradient")  # there is no activation function on the way
+        >>> g = invert.Backtracker(model, "0")  # there is no activation function on the way
         >>> torch.allclose(g.reconstruct(x), x, atol=1e-6)  # WᵀW = I: nothing is lost
         True
     """
 
-    def __init__(self, model: nn.Module, layer: str, rule: Rule = "guided") -> None:
-        if rule not in RULES:
+    def __init__(self, model: nn.Module, layer: str, rule: Rule | None = None) -> None:
+        if rule is not None and rule not in RULES:
             raise ValueError(f"rule={rule!r} is unknown: choose one of {', '.join(RULES)}")
         self.model, self.layer, self.rule = precise(model), layer, rule
         find_layer(self.model, layer)  # a name that does not exist is an error here
@@ -46,10 +49,10 @@ class Backtracker:
         """One forward pass of a batch of inputs."""
         check_input(self.model, x)
         trace, activations = self._forward(widened(x))
-        if not activations and self.rule != "gradient":
+        if not activations and trace.rule != "gradient":
             raise ValueError(
                 f"{type(unwrapped(self.model)).__name__} has no ReLU, GELU or SiLU that could be intercepted, so the rule "
-                f"{self.rule!r} has nothing to act on: use rule='gradient'"
+                f"{self.rule!r} has nothing to act on: use rule='gradient', or leave it out"
             )
         return trace
 
@@ -76,7 +79,7 @@ class Backtracker:
 
     def _forward(self, x: Tensor) -> tuple[Trace, int]:
         """A traced pass, and how many activations it met that the rule is for."""
-        rules = Rules(self.rule)
+        rules = Rules(self.rule or "guided")
         outputs: list[Tensor] = []
 
         def record(output: Tensor) -> Tensor:
@@ -98,10 +101,10 @@ class Backtracker:
             leaf = x.detach().clone().requires_grad_()
             logits = outputs_of(self.model, leaf)
         if not outputs:
-            raise ValueError(f"the layer {self.layer!r} was not used for this input")
+            raise ValueError(f"the layer {self.layer!r} was not used for this input{about_checkpointing(self.model)}")
         end = outputs[-1] if rules.activated is None else rules.activated
         if not end.requires_grad:
-            raise ValueError(f"the layer {self.layer!r} does not depend on the input")
+            raise ValueError(f"the layer {self.layer!r} does not depend on the input{about_checkpointing(self.model)}")
         if end.shape[0] != len(x):
             raise ValueError(
                 f"the layer {self.layer!r} has features of shape {tuple(end.shape)} for {len(x)} images: its first dimension "
@@ -111,7 +114,7 @@ class Backtracker:
         trace = Trace(
             features=end.detach(),
             outputs=logits.detach(),
-            rule=self.rule,
+            rule=self.rule or ("guided" if rules.activations else "gradient"),
             smooth=rules.smooth,
             activated=rules.activated is not None,
             uses=len(outputs),

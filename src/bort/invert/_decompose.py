@@ -47,7 +47,7 @@ def reconstruct(
     *,
     value: float = 1.0,
     binary: bool = True,
-    rule: Rule = "guided",
+    rule: Rule | None = None,
 ) -> Tensor:
     """What a layer has kept of x: g of all its features, or of the k most salient ones (paper, fig:3_1_topk64_recon).
 
@@ -58,7 +58,7 @@ def reconstruct(
         >>> model = nn.Sequential(nn.Conv2d(1, 4, 2, stride=2, bias=False), nn.Flatten(), nn.Linear(16, 3))
         >>> _ = nn.init.orthogonal_(model[0].weight.data.view(4, 4))
         >>> x = torch.rand(2, 1, 4, 4)
-        >>> back = invert.reconstruct(model, x, "0", rule="gradient")  # there is no activation function on the way
+        >>> back = invert.reconstruct(model, x, "0")  # there is no activation function on the way
         >>> torch.allclose(back, x, atol=1e-6)  # WᵀW = I: nothing is lost
         True
     """
@@ -81,7 +81,7 @@ def decompose(
     *,
     value: float = 1.0,
     clusters: int | None = None,
-    rule: Rule = "guided",
+    rule: Rule | None = None,
     seed: int = 0,
 ) -> Decomposition:
     """The top-k decomposition of each image: all signals of as many images as memory allows in one batched backward pass.
@@ -112,7 +112,7 @@ def decompose(
     width = trace.grid.shape[2]
     places = torch.stack([places // width, places % width], dim=-1)
     groups = None if clusters is None else _cluster(signals, clusters, seed)
-    return Decomposition(layer, rule, channels, values, places, signals, groups, trace.grid)
+    return Decomposition(layer, trace.rule, channels, values, places, signals, groups, trace.grid)
 
 
 def _cluster(signals: Tensor, clusters: int, seed: int) -> Tensor:

@@ -1,4 +1,5 @@
-"""Feature maps as (N, channels, height, width), however a model lays them out: channels first, channels last, or tokens."""
+"""Feature maps as (N, channels, height, width), however a model lays them out: channels first, channels last, or tokens.
+Those of one-dimensional convolutions, (N, channels, length), are maps of one row."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ class Grid:
         (torch.Size([5, 8, 2, 3]), torch.Size([5, 7, 8]))
     """
 
-    layout: Literal["channels first", "channels last", "tokens"]
+    layout: Literal["channels first", "channels last", "tokens", "one row"]
     shape: tuple[int, int, int]
     """channels, height, width"""
     prefix: int = 0
@@ -40,6 +41,8 @@ class Grid:
             return features
         if self.layout == "channels last":
             return features.movedim(-1, -3)
+        if self.layout == "one row":
+            return features.unsqueeze(-2)
         tokens = features[..., self.prefix :, :]
         return tokens.reshape(*tokens.shape[:-2], *self.shape[1:], tokens.shape[-1]).movedim(-1, -3)
 
@@ -49,6 +52,8 @@ class Grid:
             return maps
         if self.layout == "channels last":
             return maps.movedim(-3, -1)
+        if self.layout == "one row":
+            return maps.squeeze(-2)
         tokens = maps.movedim(-3, -1).flatten(-3, -2)
         prefix = tokens.new_zeros(*tokens.shape[:-2], self.prefix, tokens.shape[-1])
         return torch.cat([prefix, tokens], dim=-2)
@@ -87,11 +92,11 @@ def grid_of(
     if features.ndim == 4:
         grid = _of_map(model, layer, features.shape, image, known)
     elif features.ndim == 3:
-        grid = _of_tokens(model, features.shape, image, known)
+        grid = _of_rows(model, layer, features.shape, inputs, image, known)
     if grid is None:
         raise ValueError(
             f"the layer {layer!r} has features of shape {tuple(features.shape)}: that is no map with places in the image. "
-            "Choose a convolution or a block of tokens"
+            "Choose a convolution, the norm behind it, or a block of tokens"
         )
     if grid.layout != "channels first" and any(type(module).__name__ in _REORDERED for module in model.modules()):
         raise ValueError(
@@ -126,6 +131,24 @@ def _of_map(
 def _in_proportion(height: int, width: int, image: tuple[int, int]) -> bool:
     """Whether a grid has the image's proportions, to within a row or a column."""
     return abs(height * image[1] - width * image[0]) <= max(image)
+
+
+def _of_rows(
+    model: nn.Module,
+    layer: str,
+    shape: torch.Size,
+    inputs: Tensor | None,
+    image: tuple[int, int] | None,
+    known: Callable[[], KnownMaps] | None,
+) -> Grid | None:
+    """Of (N, channels, length) or (N, tokens, channels)."""
+    layout = by_kind(find_layer(model, layer), shape)
+    if layout == "channels first":  # in a network on images they are rows of tokens, or of channels
+        return Grid("one row", (shape[1], 1, shape[2])) if image is None else None
+    of_signals = inputs is not None and inputs.ndim == 3 and any(isinstance(m, nn.Conv1d) for m in model.modules())
+    if layout is None and of_signals:
+        return None  # channels or places may come first, and their number may be that of a grid of tokens by chance
+    return _of_tokens(model, shape, image, known)
 
 
 def _of_tokens(

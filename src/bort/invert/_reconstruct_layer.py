@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from bort._layer_inputs import visit_inputs
+from bort._precision import own_precision
 from bort.invert._grid import find_layer
 from bort.layers import linear_map
 
@@ -58,7 +59,8 @@ def reconstruct_layer(model: nn.Module, x: Tensor, layer: str) -> LayerReconstru
             f"the layer {layer!r} was used {len(received)} times for {len(x)} images: it must be used once for each"
         )
     w, inputs = received[0][0], torch.stack([z for _, z in received])
-    outputs = w.mT @ (w @ inputs)
+    with own_precision("highest", w.device):
+        outputs = w.mT @ (w @ inputs)
     error, size = (t.flatten(1).double().norm(dim=1) for t in (inputs - outputs, inputs))
     flat = (len(x), -1, inputs.shape[-1])
     return LayerReconstruction(

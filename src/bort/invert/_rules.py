@@ -42,16 +42,16 @@ _SMOOTH: Final[tuple[_Call, ...]] = (
 
 
 def _is_relu(func: Any, args: tuple[Any, ...], options: dict[str, Any]) -> tuple[bool, bool]:
-    """Whether a call computes max(x, 0), and whether it does so in place."""
+    """Whether a call computes max(x, 0), and whether it does so in place without an option ``inplace`` that says it."""
     if func in _RELU or func in _RELU_IN_PLACE:
-        return True, func in _RELU_IN_PLACE or bool(options.get("inplace", False))
+        return True, func in _RELU_IN_PLACE
     if func in _CLAMP or func in _CLAMP_IN_PLACE:
         low = args[1] if len(args) > 1 else options.get("min")
         high = args[2] if len(args) > 2 else options.get("max")
         return isinstance(low, (int, float)) and low == 0 and high is None, func in _CLAMP_IN_PLACE
     if func is F.threshold:
         numbers = [*args[1:3], *(options[name] for name in ("threshold", "value") if name in options)]
-        return numbers[:2] == [0, 0], bool(options.get("inplace", args[3] if len(args) > 3 else False))
+        return numbers[:2] == [0, 0], len(args) > 3 and bool(args[3])
     return False, False
 
 
@@ -108,6 +108,7 @@ class Rules(TensorCount):
         options = dict(kwargs or {})
         is_relu, in_place = _is_relu(func, args, options)
         if is_relu or func in _SMOOTH:
+            in_place |= bool(options.get("inplace", False))
             return self._activation(func, args, options, is_relu=is_relu, in_place=in_place)
         result = func(*args, **options)
         if isinstance(result, Tensor):

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from bort._defaults import SALIENT_CHANNELS
-from bort._inspect import check_input, widened
+from bort._inspect import check_input, decisions_of, widened
 from bort.invert._backtrack import Backtracker
 from bort.invert._correlation import correlation
 
@@ -95,7 +95,8 @@ def synthesize(
         layer: the layer whose feature map is transplanted.
         k: how many of the target's channels.
         value: the paper's B.
-        path: whose forward pass says where ReLUs are open on the way back: "source", "target", or "none" (deconvolution).
+        path: whose forward pass says where ReLUs are open on the way back: "source", "target", or "none" (deconvolution). A
+            model without activation functions that rules act on has gradients in their place, for "none" the source's.
         rounds: how often g is repeated along the pass of the image just made; 0 is the paper. With "none" only the maxima of
             pools can change between rounds.
 
@@ -114,7 +115,9 @@ def synthesize(
         raise ValueError(f'path={path!r}: choose "source", "target" or "none"')
     if rounds < 0:
         raise ValueError(f"rounds={rounds}: must be 0 or more")
-    back = Backtracker(model, layer, "deconvolution" if path == "none" else "guided")
+    back = Backtracker(model, layer)
+    if path == "none" and back.trace(source[:1]).rule == "guided":
+        back = Backtracker(back.model, layer, "deconvolution")
     sources = back.batches(source)
     targets = torch.split(target, [len(batch) for batch in sources])
     batches = [
@@ -137,10 +140,10 @@ def _synthesize(
         images = _like(back(images, seed), source)
     return Synthesis(
         images=images,
-        map_verdicts=from_source.forward(seed).argmax(dim=1),
-        image_verdicts=back.trace(images).outputs.argmax(dim=1),
-        source_classes=from_source.outputs.argmax(dim=1),
-        target_classes=from_target.outputs.argmax(dim=1),
+        map_verdicts=decisions_of(from_source.forward(seed)),
+        image_verdicts=decisions_of(back.trace(images).outputs),
+        source_classes=decisions_of(from_source.outputs),
+        target_classes=decisions_of(from_target.outputs),
         source_similarity=correlation(images, source),
         target_similarity=correlation(images, target),
     )

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from bort._budget import current_budget
+from bort._failures import followed_back
 from bort._inspect import NO_GRADIENT, finite
 from bort.invert._forward import Rest
 from bort.invert._grid import Grid, grid_of
@@ -93,7 +94,7 @@ class Trace:
         """(N, C, H, W): ∂ logit of each image's class / ∂ features, with the trace's rule at every activation."""
         if not self._logits.requires_grad:
             raise ValueError(NO_GRADIENT)
-        with torch.inference_mode(False), torch.enable_grad():
+        with torch.inference_mode(False), torch.enable_grad(), followed_back():
             chosen = self._logits.gather(1, classes.clone()[:, None])  # the classes may be a tensor of inference mode
             (gradient,) = torch.autograd.grad(chosen.sum(), self._end, retain_graph=True, materialize_grads=True)
         return self.grid.to_map(gradient)
@@ -126,7 +127,8 @@ class Trace:
 
     def _back(self, seeds: Tensor) -> Tensor:
         def back(seed: Tensor) -> Tensor:
-            (signal,) = torch.autograd.grad(self._end, self._input, seed, retain_graph=True, allow_unused=True)
+            with followed_back():
+                (signal,) = torch.autograd.grad(self._end, self._input, seed, retain_graph=True, allow_unused=True)
             if signal is None:
                 raise ValueError(
                     f"the layer {self._layer!r} does not depend on the input, or is computed from it without gradients"

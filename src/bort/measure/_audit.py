@@ -13,7 +13,8 @@ from torch import Tensor, nn
 
 from bort import _html, penalty
 from bort._inspect import spellings
-from bort._layer_inputs import Use, uses_of
+from bort._layer_inputs import Use, weights_of
+from bort._precision import own_precision
 from bort._table import table
 from bort.measure._columns import COLUMNS, Column, LayerAudit
 from bort.measure._layers import Comprehensibility, comprehensibility, reconstruction_ratio
@@ -125,10 +126,11 @@ def audit(model: nn.Module, x: Tensor | None = None) -> Audit:
     """
     ratios = {} if x is None else reconstruction_ratio(model, x)
     similarities = {} if x is None else comprehensibility(model, x)
-    uses: dict[Tensor | str, Use] = {}  # a shared weight has one row, under its first name
-    for use in uses_of(model):
-        uses.setdefault(use.source, use)
-    return Audit(tuple(_layer(use, ratios.get(use.name), similarities.get(use.name)) for use in uses.values()))
+    rows = []
+    for use in weights_of(model).values():
+        with own_precision("highest", use.weight.device):
+            rows.append(_layer(use, ratios.get(use.name), similarities.get(use.name)))
+    return Audit(tuple(rows))
 
 
 def _layer(use: Use, ratio: float | None, similarity: Comprehensibility | None) -> LayerAudit:

@@ -9,7 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from bort import penalty
-from bort._layer_inputs import Use, uses_of, visit_inputs
+from bort._layer_inputs import Source, Use, visit_inputs, weights_of
+from bort._precision import own_precision
+from bort.measure._rank_correlation import rank_correlation
 
 
 @dataclass(frozen=True)
@@ -42,24 +44,29 @@ def gram(model: nn.Module, limit: int = 1_000_000, *, smaller: bool = False) -> 
         tensor([1., 1.])
     """
     grams: dict[str, Gram] = {}
-    for name, weight, _, linear, _ in uses_of(model):
+    for name, weight, _, linear, _ in weights_of(model).values():
         w = penalty.matrices(weight.detach(), blocks=linear.blocks, transposed=linear.transposed).float()
         if smaller and w.shape[-2] < w.shape[-1]:
             w = w.mT
-        size = w.shape[-1]
-        diagonal = w.square().sum(dim=-2).flatten()
-        pairs = w.shape[0] * size * (size - 1)
-        if pairs <= limit:
-            g = w.mT @ w
-            off = g[~torch.eye(size, dtype=torch.bool, device=g.device).expand_as(g)]
-        else:
-            # All pairs of a few columns of each block: as many entries as single pairs would give, at a fraction of the cost.
-            count = max(2, min(size, math.isqrt(limit // w.shape[0])))
-            columns = torch.randperm(size, generator=torch.Generator().manual_seed(0))[:count].to(w.device)
-            g = w[..., columns].mT @ w[..., columns]
-            off = g[~torch.eye(count, dtype=torch.bool, device=g.device).expand_as(g)]
-        grams.setdefault(name, Gram(diagonal.cpu(), off.cpu()))
+        with own_precision("highest", w.device):
+            grams[name] = _gram(w, limit)
     return grams
+
+
+def _gram(w: Tensor, limit: int) -> Gram:
+    size = w.shape[-1]
+    diagonal = w.square().sum(dim=-2).flatten()
+    pairs = w.shape[0] * size * (size - 1)
+    if pairs <= limit:
+        g = w.mT @ w
+        off = g[~torch.eye(size, dtype=torch.bool, device=g.device).expand_as(g)]
+    else:
+        # All pairs of a few columns of each block: as many entries as single pairs would give, at a fraction of the cost.
+        count = max(2, min(size, math.isqrt(limit // w.shape[0])))
+        columns = torch.randperm(size, generator=torch.Generator().manual_seed(0))[:count].to(w.device)
+        g = w[..., columns].mT @ w[..., columns]
+        off = g[~torch.eye(count, dtype=torch.bool, device=g.device).expand_as(g)]
+    return Gram(diagonal.cpu(), off.cpu())
 
 
 @dataclass(frozen=True)
@@ -90,9 +97,9 @@ def bounds(model: nn.Module) -> dict[str, Bounds]:
         tensor([1., 1., 0.])
     """
     layers: dict[str, Bounds] = {}
-    for name, weight, _, linear, _ in uses_of(model):
+    for name, weight, _, linear, _ in weights_of(model).values():
         w = penalty.matrices(weight.detach(), blocks=linear.blocks, transposed=linear.transposed)
-        layers.setdefault(name, Bounds(w.norm(dim=-1).flatten().cpu()))
+        layers[name] = Bounds(w.norm(dim=-1).flatten().cpu())
     return layers
 
 
@@ -105,20 +112,17 @@ def reconstruction_ratio(model: nn.Module, x: Tensor) -> dict[str, float]:
         >>> measure.reconstruction_ratio(model, torch.rand(8, 2))["0.weight"]  # Wᵀ brings back all
         0.0
     """
-    sums: dict[Tensor | str, Tensor] = {}
-    names: dict[Tensor | str, str] = {}
+    sums: dict[Source, Tensor] = {}
 
     def visit(use: Use, w: Tensor, z: Tensor) -> None:
         error = z - w.mT @ (w @ z)
         squares = torch.stack([error.double().square().sum(), z.double().square().sum()])
         sums[use.source] = sums[use.source] + squares if use.source in sums else squares
 
-    for use in uses_of(model):
-        names.setdefault(use.source, use.name)
     visit_inputs(model, x, visit)
     squares = {source: pair.tolist() for source, pair in sums.items()}  # of the errors, and of the inputs
-    measured = {source: name for source, name in names.items() if source in squares and squares[source][1]}
-    return {name: math.sqrt(squares[source][0] / squares[source][1]) for source, name in measured.items()}
+    measured = {source: use for source, use in weights_of(model).items() if source in squares and squares[source][1]}
+    return {use.name: math.sqrt(squares[source][0] / squares[source][1]) for source, use in measured.items()}
 
 
 @dataclass(frozen=True)
@@ -144,7 +148,8 @@ class Comprehensibility:
 
 
 def comprehensibility(model: nn.Module, x: Tensor, top: int = 8) -> dict[str, Comprehensibility]:
-    """Definition 1 on the inputs of each layer: how similar each weight is to the ``top`` patches that excite it most.
+    """Definition 1 on the inputs of each layer: how similar each weight is to the ``top`` patches that excite it most, in all
+    uses of a shared weight together.
 
     Example:
         >>> model = nn.Sequential(nn.Linear(2, 1, bias=False))
@@ -154,42 +159,31 @@ def comprehensibility(model: nn.Module, x: Tensor, top: int = 8) -> dict[str, Co
     """
     if top < 1:
         raise ValueError(f"top={top}: must be 1 or more")
-    best: dict[str, tuple[Tensor, Tensor]] = {}  # activations and cosines of the top patches so far, (rows, top)
-    norms: dict[str, tuple[Tensor, Tensor]] = {}  # C_w and C_z
+    best: dict[Source, tuple[Tensor, Tensor]] = {}  # activations and cosines of the top patches so far, (rows, top)
+    norms: dict[Source, tuple[Tensor, Tensor]] = {}  # C_w and C_z
+    weights = weights_of(model)
 
     def visit(use: Use, w: Tensor, z: Tensor) -> None:
+        source = use.source
+        if use.linear.transposed != weights[source].linear.transposed:
+            return  # of a decoder with the weight of its encoder: other rows
         lengths = z.norm(dim=-2, keepdim=True)
         rows = w.norm(dim=-1, keepdim=True)
         activation = (w @ z).flatten(0, 1)
         cosine = activation / (rows * lengths).clamp(min=1e-30).flatten(0, 1)
-        if use.name in best:
-            activation = torch.cat([best[use.name][0], activation], dim=1)
-            cosine = torch.cat([best[use.name][1], cosine], dim=1)
+        if source in best:
+            activation = torch.cat([best[source][0], activation], dim=1)
+            cosine = torch.cat([best[source][1], cosine], dim=1)
         strongest = activation.topk(min(top, activation.shape[1]), dim=1)
-        best[use.name] = strongest.values, cosine.gather(1, strongest.indices)
-        longest = lengths.amax() if use.name not in norms else torch.maximum(norms[use.name][1], lengths.amax())
-        norms[use.name] = rows.amax(), longest
+        best[source] = strongest.values, cosine.gather(1, strongest.indices)
+        longest = lengths.amax() if source not in norms else torch.maximum(norms[source][1], lengths.amax())
+        norms[source] = rows.amax(), longest
 
     visit_inputs(model, x, visit)
     results = {}
-    for name, (activation, cosine) in best.items():
-        bound = (norms[name][0] * norms[name][1]).clamp(min=1e-30)
+    for source, (activation, cosine) in best.items():
+        bound = (norms[source][0] * norms[source][1]).clamp(min=1e-30)
         similar, claim = cosine.mean(dim=1).cpu(), (activation / bound).mean(dim=1).cpu()
-        results[name] = Comprehensibility(similar, claim, _rank_correlation(similar, claim))
+        agreement = rank_correlation(similar[None], claim[None]).item()
+        results[weights[source].name] = Comprehensibility(similar, claim, agreement)
     return results
-
-
-def _rank_correlation(one: Tensor, other: Tensor) -> float:
-    """Spearman's coefficient, equal values sharing their mean rank; nan for values that are all equal or not finite."""
-    ranks = torch.stack([_ranks(one), _ranks(other)])
-    if not torch.isfinite(torch.stack([one, other])).all() or (ranks.std(dim=1, correction=0) == 0).any():
-        return math.nan
-    return torch.corrcoef(ranks)[0, 1].item()
-
-
-def _ranks(values: Tensor) -> Tensor:
-    """0 for the smallest value; equal values share their mean rank."""
-    _, group, sizes = torch.unique(values, return_inverse=True, return_counts=True)
-    first = sizes.cumsum(dim=0) - sizes
-    ranks: Tensor = (first + (sizes - 1) / 2).double()[group]
-    return ranks

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from bort._inspect import check_images, check_input, evaluating, images_at_once, outputs_of, unwrapped
+from bort.measure._rank_correlation import rank_correlation
 
 
 @torch.no_grad()
@@ -119,22 +120,8 @@ def map_similarity(a: Tensor, b: Tensor) -> MapSimilarity:
     if not (torch.isfinite(a).all() and torch.isfinite(b).all()):
         raise ValueError("the maps have NaN or Inf in them")
     a, b = a.double(), b.to(a.device).double()
-    return MapSimilarity(_spearman(a, b), _spearman(a.abs(), b.abs()))
-
-
-def _spearman(a: Tensor, b: Tensor) -> Tensor:
-    """(N,): Pearson's correlation of the ranks, in float64."""
-    ranks = [_ranks(maps.flatten(1).contiguous()) for maps in (a, b)]
-    u, v = (r - r.mean(dim=1, keepdim=True) for r in ranks)
-    correlations: Tensor = (u * v).sum(dim=1) / (u.norm(dim=1) * v.norm(dim=1))
-    return correlations.clamp(-1, 1)
-
-
-def _ranks(values: Tensor) -> Tensor:
-    """(N, P) from 0: how many values of a row are smaller, and half of how many others are equal."""
-    ordered = values.sort(dim=1).values
-    smaller, not_larger = (torch.searchsorted(ordered, values, right=right) for right in (False, True))
-    return (smaller + not_larger - 1).double() / 2
+    a, b = a.flatten(1), b.flatten(1)
+    return MapSimilarity(rank_correlation(a, b), rank_correlation(a.abs(), b.abs()))
 
 
 def random_map(x: Tensor, seed: int = 0) -> Tensor:

@@ -170,7 +170,7 @@ def residual_to(layer: LayerAudit, scale: float) -> float:
 
 def _ratios(subject: Measured) -> dict[str, float]:
     ratios = {layer.name: layer.ratio for layer in subject.audit if layer.ratio is not None}
-    if not ratios:
+    if not ratios and len(subject.audit):
         raise Missing("reconstruction ratios need test images")
     return ratios
 

@@ -21,6 +21,7 @@ def reconstruction(subjects: list[Measured]) -> Drawn:
     look = (
         f"Each image, traced back from the map of {layers}; under it the correlation with the input. Mean over "
         f"{_measured_images(subjects)}: {listed(means)}. {_marks.about_mistakes(subjects, _shown(subjects[0]))}"
+        f"{_about_rule(subjects)}"
     )
     return Drawn(sheet(rows), look, _addresses(subjects[0], "view=inside"))
 
@@ -31,7 +32,7 @@ def features(subjects: list[Measured]) -> Drawn:
     channels = {s.name: f"{s.features} of {s.channels}" for s in subjects}
     look = (
         f"Only the strongest channels count ({listed(channels)}), each as a single 1 at its strongest place. Correlation "
-        f"with the input, mean over {_measured_images(subjects)}: {listed(means)}."
+        f"with the input, mean over {_measured_images(subjects)}: {listed(means)}.{_about_rule(subjects)}"
     )
     return Drawn(sheet(rows), look, _addresses(subjects[0], "view=inside&part=k"))
 
@@ -47,6 +48,15 @@ def _traced_back(subjects: list[Measured], k: dict[str, int | None]) -> tuple[li
         cells = [Cell(signal(s), (Words(f"{c:.2f}"), *line)) for s, c, line in shown]
         rows.append(Row(subject.name, cells, colour(number)))
     return rows, means
+
+
+def _about_rule(subjects: list[Measured]) -> str:
+    """A sentence for each network whose signals the guided rule has no part in."""
+    return "".join(
+        f" {subject.name} has no ReLU, GELU or SiLU that the guided rule could act on: its signals are gradients."
+        for subject in subjects
+        if not subject.is_guided
+    )
 
 
 def _measured_images(subjects: list[Measured]) -> str:
@@ -91,7 +101,14 @@ def saliency(subjects: list[Measured], say: Say | None = None) -> Drawn:
     if "sat" in methods:
         k = listed({s.name: str(s.features) for s in subjects})
         look += f"SAT (k: {k}) shows what excites the top layer, whatever the class. "
+    look += "".join(
+        f"{subject.name} has one logit, so bright is what counts for “{subject.view.name(1)}”, whatever is named. "
+        for subject in subjects
+        if subject.has_one_logit
+    )
     look += "Whether bright pixels are the ones that matter is measured by deletion and insertion."
+    if "sat" in methods:
+        look += _about_rule(subjects)
     for subject, own in zip(subjects, maps, strict=True):
         look += "".join(f" {subject.name}: {words}" for words in explain.about_constant(own))
     return Drawn(sheet(rows, max(COLUMNS, len(subjects))), look, _marks.addresses(first, range(count), "view=evidence"))
@@ -113,7 +130,7 @@ def clusters(subjects: list[Measured], groups: int = CLUSTERS) -> Drawn:
     look = (
         "The signals of the most salient channels, put in groups by K-Means on their shapes, a colour a group: look whether "
         f"a colour is one part of the image. The largest group has on average over {plural(shown, 'image')}, "
-        f"{listed(largest)} of the channels."
+        f"{listed(largest)} of the channels.{_about_rule(subjects)}"
     )
     return Drawn(sheet(rows), look, _addresses(subjects[0], "view=inside&clusters=1"))
 
@@ -142,7 +159,7 @@ def adversaries(subjects: list[Measured]) -> Drawn:
         )
     look = (
         "Made to look like the source and to be taken for the target; under each what the network says, ✓ where that is what "
-        f"it says of the target. {plural(len(pairs[0]), 'pair')}: {'; '.join(words)}."
+        f"it says of the target. {plural(len(pairs[0]), 'pair')}: {'; '.join(words)}.{_about_rule(subjects)}"
     )
     places = tuple(
         Address(f"test-{s} → test-{t}", f"?view=transplant&image=test-{s}&other=test-{t}")

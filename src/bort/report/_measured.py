@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from bort import explain, invert, measure
-from bort._inspect import classes_of
+from bort._inspect import all_outputs, decisions_of
 from bort._sample_sizes import SampleSizes
 from bort.data import View, spread
 from bort.subject import ImageSet, Missing, Subject
@@ -112,7 +112,12 @@ class Measured:
 
     def predictions(self, count: int) -> Tensor:
         """(N,): the classes that the network predicts for the first test images."""
-        return classes_of(self.model, self.images(count), None).cpu()
+        return decisions_of(all_outputs(self.model, self.images(count))).cpu()
+
+    @cached_property
+    def has_one_logit(self) -> bool:
+        """Then maps are of that logit, which is for class 1, whichever of the two classes the network predicts."""
+        return all_outputs(self.model, self.images(1)).shape[1] == 1
 
     @cached_property
     def answers(self) -> Tensor:
@@ -121,7 +126,7 @@ class Measured:
         images, labels = self.subject.test_images(self.sizes.tested)
         if (labels < 0).all():
             raise Missing("the classes of the test images are not known")
-        is_right = classes_of(self.model, images, None).cpu() == labels.cpu()
+        is_right = decisions_of(all_outputs(self.model, images)).cpu() == labels.cpu()
         return torch.where(labels.cpu() < 0, -1, is_right.long())
 
     @cached_property
@@ -143,9 +148,20 @@ class Measured:
         return explain.names()
 
     @cached_property
+    def _top(self) -> tuple[int, invert.Rule]:
+        """The channels of that layer, and the rule by which signals go back from it."""
+        trace = invert.Backtracker(self.model, self.layer).trace(self.images(1))
+        return trace.grid.shape[0], trace.rule
+
+    @property
     def channels(self) -> int:
         """Of that layer."""
-        return invert.Backtracker(self.model, self.layer, "gradient").trace(self.images(1)).grid.shape[0]
+        return self._top[0]
+
+    @property
+    def is_guided(self) -> bool:
+        """Whether the network has activation functions that the guided rule acts on; else signals are gradients."""
+        return self._top[1] == "guided"
 
     @property
     def features(self) -> int:

@@ -24,6 +24,12 @@ _NAME: Final = 24  # letters of a layer's name
 
 def gram(subjects: list[Measured]) -> Drawn:
     """fig:1_2_model_dist: how the entries of all Gram matrices are distributed, on and off the diagonal."""
+    _check_layers(subjects)
+    for subject in subjects:
+        if not any(len(g.off_diagonal) for g in subject.grams.values()):
+            raise Missing(
+                f"the Gram matrices of {subject.name} are single numbers: its singular values say all of them"
+            )
     diagonals = {s.name: torch.cat([g.diagonal.flatten() for g in s.grams.values()]) for s in subjects}
     others = {s.name: torch.cat([g.off_diagonal.flatten() for g in s.grams.values()]) for s in subjects}
     with style():
@@ -67,6 +73,7 @@ def _histogram(cell: Axes, entries: dict[str, Tensor], title: str, wanted: float
 
 def sigma(subjects: list[Measured]) -> Drawn:
     """The range of each layer's singular values, and where penalty and weight decay balance."""
+    _check_layers(subjects)
     names = _layers(subjects)
     with style():
         figure, cell = _panel(names, subjects)
@@ -128,6 +135,7 @@ def _about_targets(subjects: list[Measured]) -> str:
 
 def ratio(subjects: list[Measured]) -> Drawn:
     """fig:1_3_recon_ratio."""
+    _check_layers(subjects)
     if all(layer.ratio is None for s in subjects for layer in s.audit):
         raise Missing("reconstruction ratios need test images")
     names = _layers(subjects)
@@ -153,6 +161,12 @@ def ratio(subjects: list[Measured]) -> Drawn:
         "are wide and lose a part of their input whatever is done; dotted: how much of one without preferred directions."
     )
     return Drawn(figure, look, _AUDIT)
+
+
+def _check_layers(subjects: list[Measured]) -> None:
+    for subject in subjects:
+        if not len(subject.audit):
+            raise Missing(f"{subject.name} has no linear layer and no convolution whose weight could be looked at")
 
 
 def _common_floor(subjects: list[Measured], name: str) -> float:

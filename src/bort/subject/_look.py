@@ -66,7 +66,8 @@ def with_files(subject: Subject, files: ImageFiles) -> Subject:
 
 
 def classes_of_outputs(subject: Subject, x: Tensor) -> int:
-    """How many classes the network has, by what it says of an image; a ValueError if it cannot take it."""
+    """How many classes the network has, by what it says of an image; a ValueError if it cannot take it. One logit decides
+    between two."""
     shape = "×".join(map(str, x.shape[1:]))
     try:
         with torch.no_grad(), evaluating(subject.model):
@@ -80,8 +81,8 @@ def classes_of_outputs(subject: Subject, x: Tensor) -> int:
             f"{subject.name} gives outputs of shape {tuple(outputs.shape)} for an image, not (1, classes): it is no "
             "classifier"
         )
-    classes = outputs.shape[1]
+    classes = max(2, outputs.shape[1])
     names = subject.view.class_names if subject.view else ()
     if names and len(names) != classes:
-        raise ValueError(f"there are {len(names)} names of classes, but {subject.name} has {classes} outputs")
+        raise ValueError(f"there are {len(names)} names of classes, but {subject.name} has {classes} classes")
     return classes
