@@ -6,15 +6,30 @@ import io
 import sys
 from typing import Any
 
+from bort._standard_output import redirect_to_null
+
 __all__ = ["main"]
 
 
 def main() -> None:
-    """The `bort` command. Ctrl-C ends it without a traceback, with status 130 as shells have it."""
+    """The `bort` command. Ctrl-C ends it without a traceback, with status 130 as shells have it; so does a reader of its
+    output that goes away, such as `head`, with status 141."""
     try:
         _run()
+        _flush()  # here, where a failure can be caught
     except KeyboardInterrupt:
         sys.exit(130)
+    except BrokenPipeError:
+        sys.exit(141)
+    finally:
+        try:
+            _flush()
+        except BrokenPipeError:
+            redirect_to_null()
+
+
+def _flush() -> None:
+    print(end="", flush=True)
 
 
 def _run() -> None:

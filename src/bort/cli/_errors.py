@@ -15,5 +15,7 @@ def exit_on_error(command: str, *more: type[Exception]) -> Iterator[None]:
     expected: tuple[type[Exception], ...] = (ImportError, OSError, RuntimeError, ValueError, Missing, *more)
     try:
         yield
+    except BrokenPipeError:
+        raise  # no error to be told of: nobody reads any more
     except expected as error:
         sys.exit(f"bort {command}: {error}")

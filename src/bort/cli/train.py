@@ -66,9 +66,6 @@ def train(arguments: list[str], fit: Fit = fit) -> None:
             if is_first:
                 print(stop, file=sys.stderr)
             sys.exit(Interrupted.EXIT_CODE)
-        except BrokenPipeError:  # `bort train R --help | head`
-            sys.stdout = None
-            return
     if not is_first:
         return
     last = run.history[-1]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
 import time
 from collections.abc import Callable
 from typing import Any
 
+from bort._standard_output import redirect_to_null
 from bort.train._schema import Recipe
 
 _BAR_SECONDS = 0.2  # between two updates of the progress bar
@@ -144,7 +144,7 @@ class TrainingDisplay:
         except (OSError, ValueError):  # the pipe, terminal or file has been closed
             self._silent = True
             self._bar = None
-            _redirect_stdout_to_null()
+            redirect_to_null()
 
 
 def _console() -> Any:
@@ -155,13 +155,3 @@ def _console() -> Any:
             raise BrokenPipeError  # instead of rich's own sys.exit
 
     return Plain(highlight=False, soft_wrap=True)
-
-
-def _redirect_stdout_to_null() -> None:
-    """Python flushes the standard output when it ends, and would exit with an error if it is closed."""
-    try:
-        null = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(null, sys.stdout.fileno())
-        os.close(null)
-    except (OSError, ValueError, AttributeError):
-        pass  # the stream has no file descriptor, so there is nothing to redirect
