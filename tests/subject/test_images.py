@@ -66,7 +66,7 @@ def test_networks_of_different_kinds_see_the_same_images(runs, tmp_path):
         ),
         ({"size": (2,), "mean": (0.5,) * 3, "std": (1.0,) * 3}, r"network fails on an image of 3×2×2 .*do size"),
         ({"size": (8,), "mean": (0.5,), "std": (1.0,)}, r"fails on an image of 1×8×8 .*expected input\[1, 1, 8, 8\]"),
-        (HOW | {"classes": "names.txt"}, r"there are 2 names of classes, but .*network has 5 outputs"),
+        (HOW | {"classes": "names.txt"}, r"there are 2 names of classes, but .*network has 5 classes"),
     ],
 )
 def test_what_does_not_fit_is_said(tmp_path, details, message):
@@ -227,3 +227,12 @@ def test_images_that_do_not_fit(images, options, message):
         of_models(network(), images, **options)
     with pytest.raises(ValueError, match="there is no model"):
         of_models({})
+
+
+def test_one_logit_has_two_classes(tmp_path):
+    """What is not 1 is 0, and both have names."""
+    write_images(tmp_path, ["cat/a.png", "dog/b.png"])
+    net = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(192, 1))
+    (subject,) = of_models(net, images=tmp_path, size=8, mean=HOW["mean"], std=HOW["std"])
+    assert subject.view.class_names == ("cat", "dog")
+    assert subject.test_images(2)[1].tolist() == [0, 1]
