@@ -1,5 +1,6 @@
 """Pages of results from results that are made up, so that the numbers are known."""
 
+import json
 import math
 import statistics
 from dataclasses import replace
@@ -9,10 +10,10 @@ import pytest
 import torch
 from scipy import stats
 
-from bort import train
+from bort import nets, train
 from bort.measure import SCORES
 from bort.reproduce import Result, Trained, get
-from bort.reproduce._areas import METHODS
+from bort.reproduce._areas import METHODS, areas_of
 from bort.reproduce._cells import Pair, interval, verdict
 
 RECIPES = {name: train.recipes.get(name) for name in train.recipes.names()}
@@ -360,6 +361,50 @@ def test_better_worse_or_equal_beside_the_paper():
     assert line(probability, "| mnist") == "| mnist-acnn-small | sat | 0.500 | 0.450 | better | 0.500 | 0.450 | worse |"
     assert logit.startswith("logit")
     assert "tiny-imagenet-acnn-base" not in relative, "one network without the other is no comparison"
+
+
+@pytest.mark.filterwarnings("ignore:The map of cam is the same number", "ignore:.*relative score")
+def test_a_network_without_a_relative_score_is_neither_better_nor_worse():
+    """With all classes dead every logit is 0."""
+    dead = nets.create("lenet", last="relu")
+    torch.nn.init.constant_(dead.head.bias, -100.0)
+    of_dead = areas_of(dead, torch.rand(2, 1, 28, 28), ("cam",), {})["cam"]
+    assert of_dead["relative deletion"] == of_dead["relative insertion"] == [None, None]
+    json.dumps(of_dead, allow_nan=False)
+
+    table3s = [table3(f"mnist-acnn-small-{optim}", 0.1, 0.5) for optim in ("sgd", "bort-s")]
+    cells = table3s[1].metrics["methods"]["sat"]
+    cells |= {"relative deletion": [None, None], "relative insertion": [None, None]}
+    relative, probability, _ = get("table3").section(table3s).split("## Score: ")[1:]
+    assert "| sat | 0.100 | – | – | 0.26 → 0.05 | 0.500 | – | – | 0.61 → 0.80 |" in line(relative, "| mnist")
+    assert "- mnist" not in relative, "no cell can be compared with the paper's"
+    assert "| sat | 0.100 | 0.100 | = |" in line(probability, "| mnist")
+    assert "| 0 better, 0 worse of 0 |" in line(get("table3").summary(table3s), "| mnist")
+
+    baseline, bort = (e.recipe.name for e in get("modern").experiments(False)[:2])
+    rows = [modern(row, 0.2, 0.3, seed) for row in (baseline, bort) for seed in (0, 1)]
+    for result_ in rows:
+        metrics = result_.metrics
+        metrics["methods"] = {name: dict(areas) for name, areas in metrics["methods"].items()}
+        metrics["methods"]["ig"] |= {"relative deletion": [None, None]}
+        metrics["similarity"]["ig"] = [None, None]
+    text = get("modern").section(rows).split("### Score: relative")[1]
+    assert line(text, "| ig").startswith("| ig | – | – | – |")
+    assert line(text, "| ig").endswith("| – | – |")
+
+
+def test_figures_without_a_number():
+    """No pair is told apart, and no feature comes back."""
+    experiment = next(e for e in get("figures").experiments(True) if not e.name)
+    layer = {"sigma": [0.5, 1.5], "ratio": None, "cosine": None}
+    adversary = {"path": "source", "k": 1, "pairs": 4, "map_success": None, "image_success": None}
+    adversary |= {"like_source": None, "like_target": None}
+    numbers = {"layers": [layer], "reconstruction": {"all": None}, "adversaries": [adversary]}
+    rows = [result("figures", experiment.recipe, seed=seed, **numbers) for seed in (0, 1)]
+    assert "| 0.50 … 1.50 |  |  | all: – |" in get("figures").section(rows)
+    assert "| source | 1 | – | – | – | – |" in get("figures").section(rows)
+    assert "| – | 2 |" in get("figures").summary(rows)
+    get("figures").charts["trade-off"](rows)
 
 
 def test_areas_are_averaged_over_seeds():

@@ -49,26 +49,43 @@ def large_passes(device: torch.device) -> Iterator[None]:
 
 
 def mean_areas(scores: Mapping[measure.Score, measure.DeletionInsertion]) -> dict[str, Any]:
-    """ "probability deletion" and the like: mean and standard error over the images."""
+    """ "probability deletion" and the like: mean and standard error over the images; None if not one has a relative score."""
     areas: dict[str, Any] = {}
     for score, curves in scores.items():
         for end in ("deletion", "insertion"):
             values = getattr(curves, end).double()
             values = values[~values.isnan()]  # images without a relative score do not count
             error = values.std().item() / len(values) ** 0.5 if len(values) > 1 else 0.0
-            areas[f"{score} {end}"] = [round(values.mean().item(), 5), round(error, 5)]
+            areas[f"{score} {end}"] = [round(values.mean().item(), 5), round(error, 5)] if len(values) else [None, None]
     return areas
 
 
-def over_seeds(seeds: list[Result], method: str, area: str) -> tuple[float, float]:
-    """Mean of the seeds' means, and its standard error from theirs."""
-    cells = [result.metrics["methods"][method][area] for result in seeds]
-    return statistics.mean(c[0] for c in cells), sum(c[1] ** 2 for c in cells) ** 0.5 / len(cells)
+Mean = tuple[float, float]
+"""With its standard error."""
 
 
-def verdict(baseline: tuple[float, float], bort: tuple[float, float], *, lower_is_better: bool) -> str:
-    """Of two means with their standard errors: "=" if they differ by two standard errors of the difference or less."""
-    difference, error = bort[0] - baseline[0], (baseline[1] ** 2 + bort[1] ** 2) ** 0.5
-    if abs(difference) <= 2 * error:
+def over_seeds(seeds: list[Result], method: str, area: str) -> Mean | None:
+    """Mean of the seeds' means; None if no seed has one."""
+    return _mean_of([c for c in (r.metrics["methods"][method][area] for r in seeds) if c[0] is not None])
+
+
+def _mean_of(means: Sequence[Mean]) -> Mean | None:
+    if not means:
+        return None
+    return statistics.mean(m[0] for m in means), sum(m[1] ** 2 for m in means) ** 0.5 / len(means)
+
+
+def difference(before: Mean | None, after: Mean | None) -> Mean | None:
+    """Of two means over different images."""
+    if before is None or after is None:
+        return None
+    return after[0] - before[0], (before[1] ** 2 + after[1] ** 2) ** 0.5
+
+
+def verdict(change: Mean | None, *, lower_is_better: bool) -> str:
+    """Of a difference: "=" if it is two standard errors or less, "–" if there is none."""
+    if change is None:
+        return "–"
+    if abs(change[0]) <= 2 * change[1]:
         return "="
-    return "better" if (difference < 0) == lower_is_better else "worse"
+    return "better" if (change[0] < 0) == lower_is_better else "worse"

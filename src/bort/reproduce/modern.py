@@ -150,7 +150,7 @@ def _difference(before: list[Result], after: list[Result], *path: str) -> str:
 
 def _similarity(seeds: list[Result], method: str) -> str:
     pairs_of = [result.metrics["similarity"].get(method) for result in seeds]
-    known = [pair for pair in pairs_of if pair]
+    known = [pair for pair in pairs_of if pair and None not in pair]
     return " / ".join(f"{sum(pair[i] for pair in known) / len(known):.2f}" for i in (0, 1)) if known else "–"
 
 
