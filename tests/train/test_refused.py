@@ -116,5 +116,9 @@ def test_a_start_that_failed_can_be_repeated(whole, tmp_path, monkeypatch):
             fit(tmp_path / "run")
     assert not (tmp_path / "run").exists()
     (tmp_path / "run").mkdir()
-    (tmp_path / "run/recipe.writing").write_text("half")  # what a kill at that moment leaves
+    for name in ("recipe.writing", "recipe.4711-1.writing"):  # what kills at that moment leave, of 0.1.0 too
+        (tmp_path / "run" / name).write_text("half")
     assert_same(fit(tmp_path / "run"), whole)
+    (tmp_path / "run/history.4711-1.writing").write_text("half")
+    fit(tmp_path / "run")
+    assert not list((tmp_path / "run").glob("*.writing"))

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bort import _environment
-from bort._files import write_atomically
+from bort._files import is_scratch, write_atomically
 from bort.train import _checkpoint
 from bort.train._history import History
 from bort.train._schema import Recipe, differences
@@ -93,9 +93,8 @@ def claimed(path: Path, recipe: Recipe, world: World, *, force: bool) -> Iterato
         return
     if path.exists() and not path.is_dir():
         raise ValueError(f"{path} is a file; a run needs a folder")
-    left_by_killed_start = {_LOCK, "recipe.writing"}
     is_run = (path / _RECIPE).exists()
-    if path.is_dir() and not is_run and {entry.name for entry in path.iterdir()} - left_by_killed_start:
+    if path.is_dir() and not is_run and not all(e.name == _LOCK or is_scratch(e.name) for e in path.iterdir()):
         raise ValueError(f"{path} has files in it but is not a run: choose another folder, or an empty one")
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -108,13 +107,21 @@ def claimed(path: Path, recipe: Recipe, world: World, *, force: bool) -> Iterato
             if (path / _RECIPE).exists():
                 _compare(path, recipe, world.size, force=force)
                 _checkpoint.remove_incomplete(path / CHECKPOINTS)
+                _remove_scratch(path)
             yield RunFolder(path)
         finally:
             if not (path / _RECIPE).exists():  # the run failed before it was started: leave nothing
-                for name in left_by_killed_start:
-                    (path / name).unlink(missing_ok=True)
                 with contextlib.suppress(OSError):
+                    _remove_scratch(path)
+                    (path / _LOCK).unlink()
                     path.rmdir()
+
+
+def _remove_scratch(path: Path) -> None:
+    """What processes that were killed have left of a write."""
+    for entry in list(path.iterdir()):
+        if is_scratch(entry.name):
+            entry.unlink(missing_ok=True)
 
 
 def _lock(lock: Any, path: Path) -> None:
