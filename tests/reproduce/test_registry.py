@@ -16,6 +16,14 @@ def test_every_table_has_a_name_for_each_of_its_files():
         assert set(table.also_reads) <= set(TABLES)
 
 
+def test_tables_that_share_a_folder_of_a_training_share_its_recipe():
+    recipes = {}
+    for name in TABLES:
+        for experiment in get(name).experiments(False):
+            for recipe in filter(None, (experiment.recipe, experiment.baseline)):
+                assert recipes.setdefault(recipe.name, recipe) == recipe, name
+
+
 def test_the_tables_are_the_papers():
     assert len(get("table1").seeded(quick=False)) == 8 * 3
     rows = get("table2").experiments(False)

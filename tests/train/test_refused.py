@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from bort import train
 from bort.train.recipes import Net
 from tests.train import small
 from tests.train.small import RECIPE, assert_same, fit
@@ -16,7 +17,7 @@ from tests.train.small import RECIPE, assert_same, fit
 def test_another_recipe(stopped, whole):
     other = replace(RECIPE, epochs=4, optim=replace(RECIPE.optim, lr=0.03))
     with pytest.raises(
-        ValueError, match=r"was started differently: optim\.lr: 0\.02 → 0\.03; epochs: 3 → 4\..*--force"
+        train.OtherRecipe, match=r"was started differently: optim\.lr: 0\.02 → 0\.03; epochs: 3 → 4\..*--force"
     ):
         fit(stopped, other)
     forced = fit(stopped, other, force=True)
@@ -86,7 +87,7 @@ def test_other_data(stopped, monkeypatch):
 def test_two_runs_into_one_directory(tmp_path):
     def second(step):
         if step == 3:
-            with pytest.raises(RuntimeError, match=rf"another run is writing into .* \(process {os.getpid()} on "):
+            with pytest.raises(train.InUse, match=rf"another run is writing into .* \(process {os.getpid()} on "):
                 fit(tmp_path)
 
     assert fit(tmp_path, on_step=second).is_complete

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bort import _environment
+from bort._file_lock import held
 from bort._files import is_scratch, write_atomically
 from bort.train import _checkpoint
 from bort.train._history import History
@@ -98,11 +99,10 @@ def claimed(path: Path, recipe: Recipe, world: World, *, force: bool) -> Iterato
         raise ValueError(f"{path} has files in it but is not a run: choose another folder, or an empty one")
     try:
         path.mkdir(parents=True, exist_ok=True)
-        lock = (path / _LOCK).open("a+")
+        (path / _LOCK).open("a").close()
     except OSError as error:
         raise OSError(error.errno, f"cannot write a run into {path}: {error.strerror}") from error
-    with lock:
-        _lock(lock, path)
+    with held(path / _LOCK, f"another run is writing into {path}", "; wait for it, or choose another folder"):
         try:
             if (path / _RECIPE).exists():
                 _compare(path, recipe, world.size, force=force)
@@ -124,24 +124,23 @@ def _remove_scratch(path: Path) -> None:
             entry.unlink(missing_ok=True)
 
 
-def _lock(lock: Any, path: Path) -> None:
-    import fcntl  # an flock is released when its process ends, however it ends
+class OtherRecipe(ValueError):
+    """The folder has a run of another recipe.
 
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        lock.seek(0)
-        raise RuntimeError(
-            f"another run is writing into {path} ({lock.read().strip() or 'just started'}); wait for it, or choose another "
-            "folder"
-        ) from None
-    lock.truncate(0)
-    lock.write(f"process {os.getpid()} on {os.uname().nodename}")
-    lock.flush()
+    Example:
+        >>> from dataclasses import replace
+        >>> recipe = replace(train.recipes.get("mnist5k-lenet-bort-s"), epochs=1, batch=1000)
+        >>> run = train.fit(recipe, "runs/first", train.Runtime(device="cpu"))
+        mnist5k-lenet-bort-s  epoch 1/1  loss ...
+        >>> train.fit(replace(recipe, epochs=2), "runs/first", train.Runtime(device="cpu"))
+        Traceback (most recent call last):
+        bort.train._run_folder.OtherRecipe: the run in runs/first was started differently: epochs: 1 → 2. ...
+    """
 
 
 def _compare(path: Path, recipe: Recipe, processes: int, *, force: bool) -> None:
     changed = differences(read_recipe(path), recipe)
+    refusal = OtherRecipe if changed else ValueError
     environment = path / _ENVIRONMENT
     try:
         before = _read_json(environment)[-1]["processes"] if environment.exists() else processes
@@ -150,7 +149,7 @@ def _compare(path: Path, recipe: Recipe, processes: int, *, force: bool) -> None
     if before != processes:
         changed.append(f"processes: {before} → {processes}")
     if changed and not force:
-        raise ValueError(
+        raise refusal(
             f"the run in {path} was started differently: {'; '.join(changed)}. Start it as it was, choose another folder, "
             "or go on with the new settings: --force"
         )
