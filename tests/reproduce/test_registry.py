@@ -38,6 +38,14 @@ def test_the_tables_are_the_papers():
     assert len({(optim.weight_decay, optim.constraint) for optim in optims}) == 16
 
 
+def test_the_networks_that_modern_is_named_for_are_in_it():
+    assert get("modern").title == "Table 3 on DeiT-S and ResNet-50"
+    rows = {experiment.recipe.name: experiment.recipe for experiment in get("modern").experiments(False)}
+    assert {recipe.net.name for recipe in rows.values()} == {"timm/deit_small_patch16_224", "timm/resnet50"}
+    assert rows["tiny-imagenet-resnet50-bort-s-pull-1.5"].optim.pull == 1.5
+    assert all(name in TABLES["modern"] for name in ("DeiT-S", "ResNet-50"))
+
+
 def test_a_table_that_is_not_there():
     with pytest.raises(ValueError, match="no table is called 'table4'; there are table1, lenet"):
         get("table4")

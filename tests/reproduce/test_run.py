@@ -212,6 +212,16 @@ def test_a_seed_that_the_table_does_not_have(tmp_path):
     assert command == "bort reproduce table1 --only mnist5k-lenet-sgd-seed5 --quick --seeds 5"
 
 
+def test_the_command_compiles_as_the_training_did(tmp_path):
+    def diverging(recipe, out, runtime):
+        raise train.NotFinite("the loss is nan")
+
+    runtime = train.Runtime(device="cpu", compile=True)
+    _, (file,) = make("table1", tmp_path, runtime, only="lenet-sgd", fit=diverging)
+    command = json.loads(file.read_text())["command"]
+    assert command == "bort reproduce table1 --only mnist5k-lenet-sgd-seed0 --quick --compile"
+
+
 def test_a_row_that_is_not_there(tmp_path):
     with pytest.raises(ValueError, match="no row of table1 has 'vgg' in its name"):
         make("table1", tmp_path, only="vgg")

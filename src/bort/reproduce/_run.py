@@ -157,7 +157,7 @@ def _run(
         note=experiment.note,
         failed=failed,
         quick=quick,
-        command=_command(table, experiment, quick=quick),
+        command=_command(table, experiment, runtime, quick=quick),
         measuring_seconds=round(seconds, 2),
         data={"name": recipe.data.name, "fingerprint": trained.get("data", {}).get("fingerprint", "")},
         hardware=trained.get("hardware", here["hardware"]),
@@ -178,11 +178,12 @@ def _folder(recipe: Recipe, runs: Path) -> Path:
     return runs / f"{recipe.name}-seed{recipe.seed}"
 
 
-def _command(table: str, experiment: Experiment, *, quick: bool) -> str:
-    """What to type to get this result alone."""
+def _command(table: str, experiment: Experiment, runtime: Runtime, *, quick: bool) -> str:
+    """What to type to get this result alone; with torch.compile if it was, which rounds differently."""
     command = f"bort reproduce {table} --only {experiment.stem}" + (" --quick" if quick else "")
     seed = experiment.recipe.seed
-    return command if seed in get(table).seeds_for(experiment, quick) else f"{command} --seeds {seed}"
+    command += "" if seed in get(table).seeds_for(experiment, quick) else f" --seeds {seed}"
+    return command + (" --compile" if runtime.compile else "")
 
 
 def _is_made(experiment: Experiment, file: Path, say: Callable[[str], None]) -> bool:
