@@ -27,13 +27,24 @@ def options_for(images: int, masks: int) -> dict[str, dict[str, object]]:
 
 
 def areas_of(
-    model: nn.Module, x: Tensor, methods: Sequence[str], options: dict[str, dict[str, object]]
+    model: nn.Module,
+    x: Tensor,
+    methods: Sequence[str],
+    options: dict[str, dict[str, object]],
+    *,
+    by_image: bool = False,
 ) -> dict[str, dict[str, Any]]:
-    """By method: areas under deletion and insertion by all scores, mean and standard error over the images. On a GPU products
-    of matrices are in TF32, as torch's convolutions are anyway: RISE asks a network for a million outputs."""
+    """By method: areas under deletion and insertion by all scores, mean and standard error over the images, and if asked for
+    the area of each image. On a GPU products of matrices are in TF32, as torch's convolutions are anyway: RISE asks a
+    network for a million outputs."""
     with own_precision("high", x.device), large_passes(x.device):
         evaluations = measure.evaluate(model, x, methods, steps=DELETION_STEPS, options=options)
-    return {name: {"seconds": round(e.seconds, 2)} | mean_areas(e.scores) for name, e in evaluations.items()}
+    return {
+        name: {"seconds": round(e.seconds, 2)}
+        | mean_areas(e.scores)
+        | ({"by_image": _areas_by_image(e.scores)} if by_image else {})
+        for name, e in evaluations.items()
+    }
 
 
 @contextmanager
@@ -60,26 +71,51 @@ def mean_areas(scores: Mapping[measure.Score, measure.DeletionInsertion]) -> dic
     return areas
 
 
+def _areas_by_image(scores: Mapping[measure.Score, measure.DeletionInsertion]) -> dict[str, str]:
+    """Four digits each, in one line of the file: a list would have a line for each number."""
+    return {
+        f"{score} {end}": " ".join(f"{value:.4g}" for value in getattr(curves, end).tolist())
+        for score, curves in scores.items()
+        for end in ("deletion", "insertion")
+    }
+
+
 Mean = tuple[float, float]
 """With its standard error."""
 
 
-def over_seeds(seeds: list[Result], method: str, area: str) -> Mean | None:
+def over_seeds(seeds: Sequence[Result], method: str, area: str) -> Mean | None:
     """Mean of the seeds' means; None if no seed has one."""
-    return _mean_of([c for c in (r.metrics["methods"][method][area] for r in seeds) if c[0] is not None])
+    cells = [c for c in (result.metrics["methods"][method][area] for result in seeds) if c[0] is not None]
+    return (statistics.mean(c[0] for c in cells), sum(c[1] ** 2 for c in cells) ** 0.5 / len(cells)) if cells else None
 
 
-def _mean_of(means: Sequence[Mean]) -> Mean | None:
-    if not means:
-        return None
-    return statistics.mean(m[0] for m in means), sum(m[1] ** 2 for m in means) ** 0.5 / len(means)
+def difference(before: Sequence[Result], after: Sequence[Result], method: str, area: str) -> Mean | None:
+    """What the second networks have more, paired by image; as of different images where results have no values by image."""
+    if are_paired(before, after):
+        seeds = zip(*(sorted(results, key=lambda result: result.seed) for results in (before, after)), strict=True)
+        changes = torch.stack([_by_image(b, method, area) - _by_image(a, method, area) for a, b in seeds]).nanmean(
+            dim=0
+        )
+        changes = changes[~changes.isnan()]
+        error = changes.std().item() / len(changes) ** 0.5 if len(changes) > 1 else 0.0
+        return (changes.mean().item(), error) if len(changes) else None
+    first, second = over_seeds(before, method, area), over_seeds(after, method, area)
+    return first and second and (second[0] - first[0], (first[1] ** 2 + second[1] ** 2) ** 0.5)
 
 
-def difference(before: Mean | None, after: Mean | None) -> Mean | None:
-    """Of two means over different images."""
-    if before is None or after is None:
-        return None
-    return after[0] - before[0], (before[1] ** 2 + after[1] ** 2) ** 0.5
+def are_paired(before: Sequence[Result], after: Sequence[Result]) -> bool:
+    """Whether results of the same seeds have the areas of the same images; those of earlier versions have only means."""
+    has_images = (
+        methods.keys() >= {"by_image"} for r in (*before, *after) for methods in r.metrics["methods"].values()
+    )
+    counts = {result.metrics["images"] for result in (*before, *after)}
+    return all(has_images) and len(counts) == 1 and {r.seed for r in before} == {r.seed for r in after}
+
+
+def _by_image(result: Result, method: str, area: str) -> Tensor:
+    values = result.metrics["methods"][method]["by_image"][area].split()
+    return torch.tensor([float(value) for value in values], dtype=torch.float64)
 
 
 def verdict(change: Mean | None, *, lower_is_better: bool) -> str:
