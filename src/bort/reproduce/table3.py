@@ -124,7 +124,7 @@ def _unpaired(pairs: list[Both]) -> str:
         return ""
     return (
         f"Of {', '.join(names)} the areas of single images are not kept: errors are those of different images for the two "
-        "networks, which is too cautious, so = may hide a difference. "
+        "networks, which is mostly too cautious, so = may hide a difference. "
     )
 
 
