@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.optim import Optimizer
 
+from bort._inspect import uncompiled_name
 from bort.layers import linear_maps, spectra
 from bort.optim import Bort
 from bort.train._feed import Feed
@@ -66,8 +67,11 @@ def layer_spectra(net: nn.Module, optimizer: Optimizer, scale: float) -> dict[st
     """
     maps = [(name, weight, linear) for name, weight, _, linear in linear_maps(net)]
     measured = spectra(((full(weight), linear) for _, weight, linear in maps), scale)
-    constrained = {id(p) for _, p in optimizer.constrained()} if isinstance(optimizer, Bort) else set()
-    own = [s.residual for (_, weight, _), s in zip(maps, measured, strict=True) if id(weight) in constrained]
+    # By their names: FSDP2 may have put whole weights in the place of the optimizer's.
+    constrained = (
+        {uncompiled_name(name) for name, _ in optimizer.constrained()} if isinstance(optimizer, Bort) else set()
+    )
+    own = [s.residual for (name, _, _), s in zip(maps, measured, strict=True) if name in constrained]
     return {
         "residual": max(own or [s.residual for s in measured]),
         "sigma": [min(s.smallest for s in measured), max(s.largest for s in measured)],
