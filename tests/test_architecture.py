@@ -18,6 +18,7 @@ ORDER = (
     *(
         "_colours",
         "_defaults",
+        "_file_lock",
         "_files",
         "_html",
         "_intervals",

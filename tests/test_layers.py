@@ -46,6 +46,7 @@ def test_large_and_orthogonal(dtype):
     assert measured.smallest == pytest.approx(1, abs=1e-4)
     assert measured.largest == pytest.approx(1, abs=1e-4)
     assert spectrum(torch.zeros(300, 300)) == (1.0, 0.0, 0.0)
+    assert spectra([(torch.zeros(300, 300), LinearMap("", 1))], scale=2.0) == [(2.0, 0.0, 0.0)]
 
 
 def test_transposed_weights():

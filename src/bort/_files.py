@@ -4,22 +4,29 @@ from __future__ import annotations
 
 import hashlib
 import os
+import threading
 from pathlib import Path
+
+_SCRATCH = ".writing"
 
 
 def write_atomically(file: Path, content: str | bytes) -> None:
     """Replace the file by ``content``, by way of a scratch file beside it that is renamed when it is complete. After a
-    failure the file is as it was."""
-    scratch = file.with_suffix(".writing")
+    failure the file is as it was. Of several writers the last one wins: each has a scratch file of its own."""
+    scratch = file.with_suffix(f".{os.getpid()}-{threading.get_ident()}{_SCRATCH}")
     try:
         scratch.write_bytes(content.encode() if isinstance(content, str) else content)
         os.replace(scratch, file)
-    except KeyboardInterrupt:
+    except BaseException as error:
         scratch.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise OSError(error.errno, f"cannot write {file}: {error.strerror}") from error
         raise
-    except OSError as error:
-        scratch.unlink(missing_ok=True)
-        raise OSError(error.errno, f"cannot write {file}: {error.strerror}") from error
+
+
+def is_scratch(name: str) -> bool:
+    """Whether a file of this name is what a process that was killed has left of a write."""
+    return name.endswith(_SCRATCH)
 
 
 def sha256(file: Path) -> str:

@@ -174,7 +174,7 @@ class Spectrum(NamedTuple):
     """
 
     residual: float
-    """:func:`bort.penalty.residual`: the root mean square of σ² − 1."""
+    """:func:`bort.penalty.residual`: the root mean square of σ² − s."""
     smallest: float
     largest: float
     """Singular values."""
@@ -192,8 +192,9 @@ def spectrum(weight: Tensor, *, blocks: int = 1, transposed: bool = False) -> Sp
 
 
 @torch.no_grad()
-def spectra(weights: Iterable[tuple[Tensor, LinearMap]]) -> list[Spectrum]:
-    """The residual and the range of singular values of weights, all blocks of each; cheap enough for every epoch.
+def spectra(weights: Iterable[tuple[Tensor, LinearMap]], scale: float = 1.0) -> list[Spectrum]:
+    """The residual (to WᵀW = s·I with the scale s) and the range of singular values of weights, all blocks of each; cheap
+    enough for every epoch.
 
     Up to 256 rows or columns the range is exact: eigenvalues of the smaller Gram matrix in float64. Beyond that (conv5 of
     ACNN-Small has 4608 rows) it comes from a Lanczos iteration on the Gram matrix, whose Ritz values lie *inside* the true
@@ -216,7 +217,7 @@ def spectra(weights: Iterable[tuple[Tensor, LinearMap]]) -> list[Spectrum]:
             is_small = min(w.shape[-2:]) <= _EXACT_SIDE
             gram = penalty.defect(w.double() if is_small else w, 0.0, "full")
             eye = torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device)
-            residual = penalty.distance(gram - eye).double()
+            residual = penalty.distance(gram - scale * eye).double()
         size = gram.shape[-1], gram.device
         waiting.setdefault(size, []).append((_Slot(place, len(gram), residual), gram))
         if sum(each.nbytes for _, each in waiting[size]) >= _GRAM_BYTES:

@@ -50,6 +50,7 @@ def test_the_whole_path_and_again(tmp_path, capsys):
 def test_fresh_touches_only_what_a_demo_has_written(tmp_path):
     ours = tmp_path / "Bort-S"
     (ours / "checkpoints").mkdir(parents=True)
+    (ours / "environment.4711-1.writing").touch()  # what a kill while that was written leaves
     recipe = train.recipes.get("mnist5k-lenet-sgd")
     (tmp_path / "SGD").mkdir()
     (tmp_path / "SGD" / "recipe.json").write_text(json.dumps(recipe.to_dict()))

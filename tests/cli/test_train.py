@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -69,6 +70,47 @@ def test_options_of_the_network(arguments, options):
     with pytest.raises(SystemExit, match="stop here"):
         command(["mnist5k-acnn-small-sgd", *arguments], fit)
     assert calls[0].net.options == options
+
+
+@pytest.mark.parametrize(
+    ("recipe", "arguments", "constraint", "pull"),
+    [
+        ("mnist5k-lenet-bort-s", ("--optim.pull", "5"), 0.0, 5.0),
+        ("mnist5k-lenet-bort-s", ("--optim.pull=5",), 0.0, 5.0),
+        ("mnist5k-lenet-bort-s", ("--optim.constraint", "0.2"), 0.2, 0.0),
+        ("mnist5k-lenet-bort-s", ("--optim.name", "sgd", "--optim.pull", "0"), 0.0, 0.0),
+        ("mnist5k-lenet-sgd", ("--optim.name", "bort-s", "--optim.pull", "5"), 0.0, 5.0),
+        ("pulled.json", ("--optim.constraint", "0.2"), 0.2, 0.0),
+        ("pulled.json", ("--optim.lr", "0.2"), 0.0, 1.5),
+    ],
+)
+def test_the_pull_replaces_lambda_and_the_other_way_round(tmp_path, recipe, arguments, constraint, pull):
+    base = train.recipes.get("mnist5k-lenet-bort-s")
+    pulled = replace(base, optim=replace(base.optim, constraint=0.0, pull=1.5))
+    (tmp_path / "pulled.json").write_text(json.dumps(pulled.to_dict()))
+    calls = []
+
+    def fit(recipe, out, runtime, *, force):
+        calls.append(recipe.optim)
+        raise train.NotFinite("stop here")
+
+    with pytest.raises(SystemExit, match="stop here"):
+        command([recipe, *arguments], fit)
+    assert (calls[0].constraint, calls[0].pull) == (constraint, pull)
+
+
+@pytest.mark.parametrize("held_out", [0, 10])
+def test_what_the_accuracy_is_of(tmp_path, capsys, held_out):
+    """The paper's figure is one of the test images."""
+
+    def fit(recipe, out, runtime, *, force):
+        assert recipe.data.held_out == held_out
+        last = {"accuracy": 0.5, "residual": 0.1, "sigma": [0.5, 1.5], "seconds": 1.0}
+        return train.Run(tmp_path, recipe, [last], [], None)
+
+    command(["cifar10-lenet-sgd", "--data.held-out", str(held_out)], fit)
+    of = "test images (the paper: 57.35%)" if not held_out else "held-out training images"
+    assert f"cifar10-lenet-sgd: 50.00% of the {of}, residual 0.100," in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("arguments", [(), ("--help",)])

@@ -137,6 +137,10 @@ def test_what_was_decoded_of_other_files_is_removed(pets):
     with pytest.raises(ZeroDivisionError):
         packed(pets, progress=lambda done, total: 1 / (6 - done))
     os.utime(pets / "val/dog/1.png", ns=(0, 1))
+    for own in ("4711-1", "host-4711.4711-1"):  # left of writing a manifest, with and without a lock
+        left = pets / f".bort/packed-0123456789abcdef.{own}.writing"
+        left.touch()
+        os.utime(left, (0, 0))
     assert_right(packed(pets), pets)
     assert endings(pets / ".bort") == COMPLETE
 

@@ -131,8 +131,12 @@ def pulled(subject, name, pull, accuracy):
 def test_curves_over_pulls_go_through_the_means_of_their_runs(subjects):
     runs = [("a", 0.0, 0.4), ("b", 0.0, 0.5), ("c", 1.5, 0.7), ("d", 15.0, 0.6)]
     drawn = draw(
-        "pulls", [pulled(subjects[0], *run) for run in runs] + [Subject("untrained", subjects[0].model)], sizes=SMALL
+        "pulls",
+        [replace(pulled(subjects[0], *run), facts={"held out": "each 10th"}) for run in runs]
+        + [Subject("untrained", subjects[0].model)],
+        sizes=SMALL,
     )
+    assert drawn.figure.axes[0].get_title(loc="left") == "% of the held-out training images"
     accuracy, residual, gap, correlation = drawn.figure.axes
     marks, line = accuracy.get_lines()
     assert sorted(marks.get_ydata()) == pytest.approx([40, 50, 60, 70])
@@ -146,6 +150,23 @@ def test_curves_over_pulls_go_through_the_means_of_their_runs(subjects):
     areas = [e.scores["relative"] for e in measured.evaluate(measured.methods).values()]
     expected = np.nanmean([(area.insertion - area.deletion).cpu() for area in areas])
     assert list(gap.get_lines()[1].get_ydata()) == pytest.approx([expected] * 3, rel=1e-4)
+
+
+def test_figures_say_which_images_an_accuracy_is_of(subjects):
+    """Held-out training images are no test images, and the settings were chosen on them."""
+    runs = [
+        pulled(replace(subjects[0], examples=None), *run) for run in (("a", 0, 0.4), ("b", 1.5, 0.5), ("c", 5, 0.6))
+    ]
+    held_out = [replace(run, facts={"held out": "each 10th"}) for run in runs]
+    for chosen, words in (
+        (runs, "test images"),
+        (held_out, "held-out training images"),
+        ([runs[0], *held_out[1:]], "images tested on"),
+    ):
+        drawn = draw("training", chosen)
+        assert f"% of the {words}" in [axes.get_title(loc="left") for axes in drawn.figure.axes]
+    assert "at 40.00% of all test images and" in drawn.look
+    assert "at 50.00% of all held-out training images and" in drawn.look
 
 
 def test_two_networks_have_no_curve_over_pulls_and_a_report_does_not_miss_it(subjects, monkeypatch):

@@ -20,11 +20,11 @@ def fit(recipe, out, runtime, **options):
     return train.fit(replace(recipe, net=net, data=data, epochs=1), out, runtime, **options)
 
 
-def make(table, folder, **options):
+def make(table, folder, runtime=CPU, **options):
     """The quick form of a table into folder/results; returns its progress lines and the files."""
     lines = []
     choices = {"quick": True, "fit": fit, "say": lines.append} | options
-    files = reproduce(table, folder / "results", folder / "runs", CPU, **choices)
+    files = reproduce(table, folder / "results", folder / "runs", runtime, **choices)
     return lines, files
 
 

@@ -1,14 +1,18 @@
 """`bort reproduce` and `bort results`"""
 
 import json
+import re
 import shutil
 import signal
+import sys
 from pathlib import Path
 
 import pytest
 
 from bort import train
+from bort.cli import main
 from bort.cli.reproduce import reproduce, results
+from bort.reproduce import TABLES
 from bort.reproduce import reproduce as run
 from tests.reproduce.small import CPU, fit
 
@@ -51,6 +55,27 @@ def test_results_are_written_and_checked(tmp_path, capsys):
     (tmp_path / "results/table1.md").write_text("something else")
     with pytest.raises(SystemExit, match="is not what its result files give"):
         results(check=True)
+
+
+def test_the_advice_names_the_folder(tmp_path):
+    shutil.copytree(COMMITTED / "ablation", tmp_path / "my results/ablation")
+    with pytest.raises(SystemExit, match="run `bort results 'my results'`"):
+        results(Path("my results"), check=True)
+
+
+@pytest.mark.parametrize("check", [False, True])
+def test_a_folder_that_is_not_there(check):
+    with pytest.raises(SystemExit, match="bort results: there is no folder nowhere"):
+        results(Path("nowhere"), check=check)
+
+
+def test_the_help_says_what_each_table_has(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["bort", "reproduce", "--help"])
+    with pytest.raises(SystemExit):
+        main()
+    shown = re.sub(r"[\s│]+", " ", capsys.readouterr().out)
+    for name, content in TABLES.items():
+        assert f"{name}: {content}" in shown
 
 
 def test_a_damaged_result_file(tmp_path):

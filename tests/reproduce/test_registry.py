@@ -16,6 +16,14 @@ def test_every_table_has_a_name_for_each_of_its_files():
         assert set(table.also_reads) <= set(TABLES)
 
 
+def test_tables_that_share_a_folder_of_a_training_share_its_recipe():
+    recipes = {}
+    for name in TABLES:
+        for experiment in get(name).experiments(False):
+            for recipe in filter(None, (experiment.recipe, experiment.baseline)):
+                assert recipes.setdefault(recipe.name, recipe) == recipe, name
+
+
 def test_the_tables_are_the_papers():
     assert len(get("table1").seeded(quick=False)) == 8 * 3
     rows = get("table2").experiments(False)
@@ -28,6 +36,14 @@ def test_the_tables_are_the_papers():
     assert {"mnist-acnn-small-sgd", "cifar10-acnn-small-bort-s"} <= rows
     optims = [experiment.recipe.optim for experiment in get("ablation").experiments(False)]
     assert len({(optim.weight_decay, optim.constraint) for optim in optims}) == 16
+
+
+def test_the_networks_that_modern_is_named_for_are_in_it():
+    assert get("modern").title == "Table 3 on DeiT-S and ResNet-50"
+    rows = {experiment.recipe.name: experiment.recipe for experiment in get("modern").experiments(False)}
+    assert {recipe.net.name for recipe in rows.values()} == {"timm/deit_small_patch16_224", "timm/resnet50"}
+    assert rows["tiny-imagenet-resnet50-bort-s-pull-1.5"].optim.pull == 1.5
+    assert all(name in TABLES["modern"] for name in ("DeiT-S", "ResNet-50"))
 
 
 def test_a_table_that_is_not_there():

@@ -1,6 +1,7 @@
 """Result files: what was committed, and what is written today."""
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -35,7 +36,8 @@ def test_every_committed_result_can_be_made_again(table):
         experiment = experiments[result.stem]
         assert (experiment.recipe, experiment.note) == (result.recipe, result.note), result.file
         seeds = "" if result.seed in get(table).seeds_for(experiment, quick=False) else f" --seeds {result.seed}"
-        assert result.command == f"bort reproduce {table} --only {result.stem}{seeds}"
+        command = result.command.removesuffix(" --compile")
+        assert command == f"bort reproduce {table} --only {result.stem}{seeds}"
         assert (result.table, result.quick) == (table, False)
         assert len(result.commit) >= 7
         assert "dirty" not in result.commit
@@ -56,6 +58,21 @@ def test_what_is_written_is_read_back(result, tmp_path):
     values = json.loads(file.read_text())
     assert list(values) == list(json.loads(next(COMMITTED.glob("table1/*.json")).read_text())), "the format of 0.1.0"
     assert (values["row"], values["seed"], values["seconds"]) == ("mnist5k-lenet-bort-s", 3, 7.0)
+
+
+def test_what_is_not_a_number_is_null(result, tmp_path):
+    """JSON has no NaN. Files of earlier versions may have some."""
+    measured = {
+        "accuracy": 0.5,
+        "methods": {"sat": {"relative deletion": [math.nan, 0.0]}},
+        "similarity": [math.inf, 1],
+    }
+    file = replace(result, metrics=measured).write(tmp_path)
+    expected = {"accuracy": 0.5, "methods": {"sat": {"relative deletion": [None, 0.0]}}, "similarity": [None, 1]}
+    assert json.loads(file.read_text(), parse_constant=pytest.fail)["metrics"] == expected
+    assert Result.read_file(file).metrics == expected
+    file.write_text(file.read_text().replace("null", "NaN"))
+    assert Result.read_file(file).metrics == expected
 
 
 @pytest.mark.parametrize(

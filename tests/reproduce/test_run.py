@@ -1,6 +1,7 @@
 """Tables in their quick form, smaller still: what is there is not made again, what fails stays in the table."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -93,6 +94,96 @@ def test_an_interrupted_training_is_continued(tmp_path):
     assert (tmp_path / "results/table1/mnist5k-lenet-sgd-seed0.json").exists()
 
 
+def test_a_training_of_another_recipe_is_set_aside(tmp_path):
+    """As of an earlier version, under the same name: nothing of it is lost."""
+
+    def faster(recipe, out, runtime):
+        return fit(replace(recipe, optim=replace(recipe.optim, lr=0.02)), out, runtime)
+
+    _, (file,) = make("table1", tmp_path, only="lenet-sgd")
+    run = tmp_path / "runs" / file.stem
+    first = train.load(run).history
+    for number, training in ((1, faster), (2, fit)):
+        file.unlink()
+        lines, _ = make("table1", tmp_path, only="lenet-sgd", fit=training)
+        assert lines[-1] == f"{run} has a training of another recipe: it is now {run}-before-{number}"
+    assert train.load(f"{run}-before-1").history == first
+    assert [train.read_recipe(f"{run}{end}").optim.lr for end in ("", "-before-1", "-before-2")] == [0.01, 0.01, 0.02]
+
+
+class Waits(Exception):
+    """Raised where a process would wait."""
+
+
+@pytest.fixture
+def waits(monkeypatch):
+    def sleep(seconds):
+        raise Waits
+
+    monkeypatch.setattr("time.sleep", sleep)
+
+
+@pytest.mark.usefixtures("waits")
+@pytest.mark.parametrize("where", ["training", "measuring"])
+def test_two_processes_share_a_table(tmp_path, where):
+    """What one trains or measures the other leaves to it; what the other has made meanwhile is not made again."""
+    trained, said = [], []
+
+    def logged(recipe, out, runtime):
+        trained.append(recipe.name)
+        return fit(recipe, out, runtime)
+
+    def other_process():
+        with pytest.raises(Waits):
+            make("table1", tmp_path, only="lenet", fit=logged, say=said.append)
+
+    class Run:
+        def __init__(self, run):
+            self._run = run
+
+        @property
+        def history(self):
+            other_process()
+            return self._run.history
+
+    def first(recipe, out, runtime):
+        run = logged(recipe, out, runtime)
+        if where == "training":
+            other_process()
+            return run
+        return Run(run)
+
+    lines, files = make("table1", tmp_path, only="lenet", fit=first)
+    assert trained == ["mnist5k-lenet-sgd", "mnist5k-lenet-bort-s"], "each once"
+    assert all(file.exists() for file in files)
+    assert lines == [
+        "table1: 0 of 2 results are there, 2 to make",
+        "table1 1/2: mnist5k-lenet-sgd-seed0",
+        "table1 2/2: mnist5k-lenet-bort-s-seed0 has been made by another process",
+    ]
+    (busy,) = [line for line in said if "later" in line]
+    assert busy.startswith("table1 1/2: mnist5k-lenet-sgd-seed0 later: another process is at it (process ")
+
+
+def test_a_training_that_another_command_has_is_waited_for(tmp_path, monkeypatch):
+    """`bort train` in the same folder holds no row, but the training."""
+    asked, slept = [], []
+
+    def busy(recipe, out, runtime):
+        asked.append(recipe.name)
+        if asked.count("mnist5k-lenet-sgd") < 3 and recipe.name == "mnist5k-lenet-sgd":
+            raise train.InUse("another run is writing there")
+        return fit(recipe, out, runtime)
+
+    monkeypatch.setattr("time.sleep", slept.append)
+    lines, files = make("table1", tmp_path, only="lenet", fit=busy)
+    sgd, bort = "mnist5k-lenet-sgd", "mnist5k-lenet-bort-s"
+    assert asked == [sgd, bort, sgd, sgd]
+    assert len(slept) == 1, "only when there is nothing else to do"
+    assert sum("later: another run is writing there" in line for line in lines) == 1
+    assert all(file.exists() for file in files)
+
+
 @pytest.mark.parametrize(
     ("table", "only", "shown"),
     [
@@ -119,6 +210,16 @@ def test_a_seed_that_the_table_does_not_have(tmp_path):
     assert train.load(tmp_path / f"runs/{file.stem}").recipe.seed == 5
     command = json.loads(file.read_text())["command"]
     assert command == "bort reproduce table1 --only mnist5k-lenet-sgd-seed5 --quick --seeds 5"
+
+
+def test_the_command_compiles_as_the_training_did(tmp_path):
+    def diverging(recipe, out, runtime):
+        raise train.NotFinite("the loss is nan")
+
+    runtime = train.Runtime(device="cpu", compile=True)
+    _, (file,) = make("table1", tmp_path, runtime, only="lenet-sgd", fit=diverging)
+    command = json.loads(file.read_text())["command"]
+    assert command == "bort reproduce table1 --only mnist5k-lenet-sgd-seed0 --quick --compile"
 
 
 def test_a_row_that_is_not_there(tmp_path):

@@ -260,6 +260,14 @@ def test_facts_leave_out_what_is_usual(runs):
     assert "inputs" not in Subject.of_loaded_run(run).facts
 
 
+@pytest.mark.parametrize("held_out", [0, 10])
+def test_an_accuracy_on_held_out_images_does_not_stand_beside_the_papers(runs, held_out):
+    paper = train.recipes.get("cifar10-lenet-sgd").paper
+    recipe = replace(NARROW, data=replace(NARROW.data, held_out=held_out), paper=paper)
+    facts = Subject.of_loaded_run(replace(train.load(runs[0]), recipe=recipe)).facts
+    assert ("paper's accuracy" in facts, "held out" in facts) == (not held_out, bool(held_out))
+
+
 def test_runs_on_the_same_data_read_them_once(monkeypatch):
     read = []
     load = train.Run.data

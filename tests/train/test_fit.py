@@ -63,6 +63,25 @@ def test_it_learns_and_measures(whole):
     assert last["residual"] == max(layer["residual"] for layer in last["layers"].values())
 
 
+@pytest.mark.parametrize(("groups", "constrained"), [("all", 5), ("modules", 4)])
+def test_the_residual_is_the_distance_to_the_constraint(tmp_path, groups, constrained):
+    """To WᵀW = 2·I here, in the worst of the layers that are constrained: "modules" leaves the classifier alone."""
+    optim = replace(RECIPE.optim, scale=2.0, groups=groups, constraint=0.0, pull=0.5)
+    run = fit(tmp_path, replace(LENET, optim=optim, epochs=1))
+    weights = {name: p.detach() for name, p in run.model.named_parameters() if p.ndim > 1}
+    expected = {name: penalty.residual(weight, scale=2.0).item() for name, weight in weights.items()}
+    record = run.history[-1]
+    assert groups == "all" or expected["head.weight"] > max(list(expected.values())[:-1])
+    assert {name: layer["residual"] for name, layer in record["layers"].items()} == pytest.approx(expected, rel=1e-5)
+    assert record["residual"] == pytest.approx(max(list(expected.values())[:constrained]), rel=1e-5)
+
+
+def test_the_residual_of_a_baseline_is_that_of_its_worst_layer(tmp_path):
+    optim = replace(RECIPE.optim, name="sgd", constraint=0.0, groups="modules")
+    record = fit(tmp_path, replace(LENET, optim=optim, epochs=1)).history[-1]
+    assert record["residual"] == max(layer["residual"] for layer in record["layers"].values())
+
+
 def test_accuracy_is_that_of_the_model(whole):
     data = dataset()
     outputs = whole.model(data.normalise(data.test_images))

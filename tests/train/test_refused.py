@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from bort import train
 from bort.train.recipes import Net
 from tests.train import small
 from tests.train.small import RECIPE, assert_same, fit
@@ -16,7 +17,7 @@ from tests.train.small import RECIPE, assert_same, fit
 def test_another_recipe(stopped, whole):
     other = replace(RECIPE, epochs=4, optim=replace(RECIPE.optim, lr=0.03))
     with pytest.raises(
-        ValueError, match=r"was started differently: optim\.lr: 0\.02 → 0\.03; epochs: 3 → 4\..*--force"
+        train.OtherRecipe, match=r"was started differently: optim\.lr: 0\.02 → 0\.03; epochs: 3 → 4\..*--force"
     ):
         fit(stopped, other)
     forced = fit(stopped, other, force=True)
@@ -86,7 +87,7 @@ def test_other_data(stopped, monkeypatch):
 def test_two_runs_into_one_directory(tmp_path):
     def second(step):
         if step == 3:
-            with pytest.raises(RuntimeError, match=rf"another run is writing into .* \(process {os.getpid()} on "):
+            with pytest.raises(train.InUse, match=rf"another run is writing into .* \(process {os.getpid()} on "):
                 fit(tmp_path)
 
     assert fit(tmp_path, on_step=second).is_complete
@@ -116,5 +117,9 @@ def test_a_start_that_failed_can_be_repeated(whole, tmp_path, monkeypatch):
             fit(tmp_path / "run")
     assert not (tmp_path / "run").exists()
     (tmp_path / "run").mkdir()
-    (tmp_path / "run/recipe.writing").write_text("half")  # what a kill at that moment leaves
+    for name in ("recipe.writing", "recipe.4711-1.writing"):  # what kills at that moment leave, of 0.1.0 too
+        (tmp_path / "run" / name).write_text("half")
     assert_same(fit(tmp_path / "run"), whole)
+    (tmp_path / "run/history.4711-1.writing").write_text("half")
+    fit(tmp_path / "run")
+    assert not list((tmp_path / "run").glob("*.writing"))

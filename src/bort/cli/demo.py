@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bort._files import is_scratch
 from bort._sample_sizes import SampleSizes
 from bort.cli._errors import exit_on_error
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 RECIPES = {"SGD": "mnist5k-acnn-small-sgd", "Bort-S": "mnist5k-acnn-small-bort-s"}
 """By the names of the two runs, which are also their folders."""
 SIZES = SampleSizes(evaluated=16, masks=500)
-_FILES_OF_A_RUN = {"checkpoints", "environment.json", "history.jsonl", "lock", "recipe.json", "recipe.writing"}
+_FILES_OF_A_RUN = {"checkpoints", "environment.json", "history.jsonl", "lock", "recipe.json"}
 
 
 def demo(out: Path = Path("runs/demo"), epochs: int | None = None, seed: int = 0, fresh: bool = False) -> None:
@@ -125,7 +126,7 @@ def remove_demo(out: Path, recipes: Mapping[str, Recipe]) -> None:
         folder = out / name
         if not folder.exists():
             continue
-        is_ours = {entry.name for entry in folder.iterdir()} <= _FILES_OF_A_RUN
+        is_ours = all(entry.name in _FILES_OF_A_RUN or is_scratch(entry.name) for entry in folder.iterdir())
         if (folder / "recipe.json").exists():
             is_ours = is_ours and read_recipe(folder).name == name
         if not is_ours:

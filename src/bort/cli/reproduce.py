@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
@@ -14,7 +15,10 @@ from bort.reproduce import TABLES
 if TYPE_CHECKING:
     Table = str
 else:
-    Table = tyro.extras.literal_type_from_choices(TABLES)
+    Table = Annotated[
+        tyro.extras.literal_type_from_choices(TABLES),
+        tyro.conf.arg(help="which.\n" + "\n".join(f"{name}: {content}" for name, content in TABLES.items())),
+    ]
 
 
 def reproduce(
@@ -33,7 +37,6 @@ def reproduce(
     """Run what is missing of one of the paper's tables; what is half done goes on.
 
     Args:
-        table: which.
         quick: the whole path in small, on the embedded digits, into results/quick (all but table2 and modern).
         seeds: instead of the table's own.
         only: rows with this in their names.
@@ -70,13 +73,16 @@ def results(folder: Path = Path("results"), /, check: bool = False) -> None:
     with exit_on_error("results", KeyError):
         from bort.reproduce import pages
 
+        if not folder.is_dir():
+            raise ValueError(f"there is no folder {folder}: `bort reproduce` makes one, or name another")
         if not check:
             _write(folder)
             return
+        command = "bort results" if folder == Path("results") else f"bort results {shlex.quote(str(folder))}"
         for name, text in pages(folder).items():
             file = folder / name
             if not file.exists() or file.read_text() != text:
-                raise ValueError(f"{file} is not what its result files give: run `bort results`")
+                raise ValueError(f"{file} is not what its result files give: run `{command}`")
 
 
 def _write(folder: Path) -> None:

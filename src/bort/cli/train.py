@@ -52,6 +52,7 @@ def train(arguments: list[str], fit: Fit = fit) -> None:
         try:
             recipe, out = _resolve(name)
             changed, options = set_net_options(recipe, options)
+            changed = _with_one_of_pull_and_constraint(changed, options)
             defaults = Arguments(replace(changed, paper=None), Runtime(), out)  # the paper's figures are not an option
             given = tyro.cli(
                 Arguments,
@@ -69,11 +70,24 @@ def train(arguments: list[str], fit: Fit = fit) -> None:
     if not is_first:
         return
     last = run.history[-1]
-    paper = f" (the paper: {run.recipe.paper.top1:.2f}%)" if run.recipe.paper else ""
+    of = "test images" + (f" (the paper: {run.recipe.paper.top1:.2f}%)" if run.recipe.paper else "")
+    if run.recipe.data.held_out:
+        of = "held-out training images"
     print(
-        f"{run.recipe.name}: {last['accuracy']:.2%} of the test images{paper}, residual {last['residual']:.3f}, "
+        f"{run.recipe.name}: {last['accuracy']:.2%} of the {of}, residual {last['residual']:.3f}, "
         f"σ {last['sigma'][0]:.2f} … {last['sigma'][1]:.2f}, {last['seconds']:.1f} s; {run.path}"
     )
+
+
+def _with_one_of_pull_and_constraint(recipe: Recipe, options: list[str]) -> Recipe:
+    """The recipe without its λ if a pull is given, and without its pull if a λ is: one follows from the other. The value that
+    takes its place stands for the one that is given."""
+    given = {option.partition("=")[0] for option in options}
+    for field, other in (("pull", "constraint"), ("constraint", "pull")):
+        value = getattr(recipe.optim, other)
+        if f"--optim.{field}" in given and f"--optim.{other}" not in given and value:
+            return replace(recipe, optim=replace(recipe.optim, **{field: value, other: 0.0}))
+    return recipe
 
 
 def _resolve(name: str) -> tuple[Recipe, Path]:

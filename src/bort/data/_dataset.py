@@ -93,7 +93,7 @@ class Dataset:
             return torch.zeros_like(ones), ones
         # From a histogram of the 256 values, exactly: a float64 copy of CIFAR-10 would be 1.2 GB.
         counts = torch.stack(
-            [torch.bincount(self.train_images[:, c].flatten().long(), minlength=256) for c in range(channels)]
+            [torch.bincount(self.train_images[:, c].flatten(), minlength=256) for c in range(channels)]
         ).double()
         values = torch.arange(256, dtype=torch.float64, device=counts.device) / 255
         total = counts.sum(dim=1)

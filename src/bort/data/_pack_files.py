@@ -17,7 +17,10 @@ from bort.data._published import default_root
 
 FORMAT = 1
 """Of the bytes, the manifest and the journal: with another number everything is made anew."""
-_OURS = re.compile(r"packed-(?P<stamp>[0-9a-f]{16})(?P<own>\.[\w-]+)?\.(bytes|part|journal|json|writing)")
+_SCRATCH = r"(\d+-\d+\.)?writing"  # of bort._files
+_OURS = re.compile(
+    rf"packed-(?P<stamp>[0-9a-f]{{16}})(?P<own>\.[\w-]+)??\.(bytes|part|journal|json|(?P<scratch>{_SCRATCH}))"
+)
 _ABANDONED = 24 * 3600  # seconds after which a file that one process writes without a lock belongs to nobody
 
 
@@ -137,7 +140,7 @@ class Files:
             self.data.unlink(missing_ok=True)
 
     def remove_stale(self) -> None:
-        """Files of other stamps, and files that processes without a lock have left."""
+        """Files of other stamps, and files that were being written by processes that are gone. Nothing is written now."""
         for file in list(self.place.iterdir()):
             match = _OURS.fullmatch(file.name)
             with suppress(OSError):  # not ours to remove, or removed by another process just now
@@ -147,4 +150,4 @@ class Files:
     def _is_stale(self, file: Path, match: re.Match[str]) -> bool:
         if match["own"]:
             return time.time() - file.stat().st_mtime > _ABANDONED
-        return match["stamp"] != self.stamp[:16]
+        return match["scratch"] is not None or match["stamp"] != self.stamp[:16]

@@ -10,13 +10,13 @@ from bort.pictures import colour, key, legend, panels, style
 from bort.report import _marks
 from bort.report._illustration import WIDTH, Drawn
 from bort.report._measured import Measured, Say, shared_methods
-from bort.report._words import capital, plural
+from bort.report._words import capital, plural, tested_on
 from bort.subject import Missing
 
 _FIELDS = (
     ("loss", "training loss", 1.0),
     ("test_loss", "test loss", 1.0),
-    ("accuracy", "% of the test images", 100.0),
+    ("accuracy", "% of the {tested_on}", 100.0),
     ("residual", "residual", 1.0),
 )
 """Of a record of an epoch: the field, its title, and the factor that it is shown with."""
@@ -39,15 +39,15 @@ def training(subjects: list[Measured]) -> Drawn:
                     epochs, values = zip(*points, strict=True)
                     marker = "o" if len(points) == 1 else None
                     cell.plot(epochs, values, color=colour(number), marker=marker, label=legend(measured.name))
-            cell.set_title(title)
+            cell.set_title(title.format(tested_on=tested_on(trained)))
             cell.set_xlabel("epoch")
             cell.xaxis.set_major_locator(MaxNLocator(5, integer=True))
             if field != "accuracy":
                 cell.set_ylim(bottom=0)
         key(figure, cells[0])
     ends = [
-        f"{s.name} ends after {plural(len(s.history), 'epoch')} at {s.history[-1]['accuracy']:.2%} of all test images and "
-        f"residual {s.history[-1]['residual']:.3f}{_after_pull(s.history[-1].get('pull'))}"
+        f"{s.name} ends after {plural(len(s.history), 'epoch')} at {s.history[-1]['accuracy']:.2%} of all {tested_on([s])} "
+        f"and residual {s.history[-1]['residual']:.3f}{_after_pull(s.history[-1].get('pull'))}"
         for s in trained
         if s.history[-1].keys() >= {"accuracy", "residual"}
     ]

@@ -10,7 +10,7 @@ from bort.pictures import colour, panels, style
 from bort.report._areas import gaps
 from bort.report._illustration import WIDTH, Drawn
 from bort.report._measured import Measured, Say, shared_methods
-from bort.report._words import plural
+from bort.report._words import plural, tested_on
 from bort.subject import Missing
 
 FEWEST_PULLS: Final = 3
@@ -29,8 +29,9 @@ def pulls(subjects: list[Measured], say: Say | None = None) -> Drawn:
     methods = shared_methods(trained)
     for measured in trained:
         measured.evaluate(methods, say)
+    images = tested_on(measured.subject for measured in trained)
     shown: dict[str, tuple[Callable[[Measured], float], float]] = {
-        "% of the test images": (lambda measured: 100 * _last(measured)["accuracy"], 5.0),
+        f"% of the {images}": (lambda measured: 100 * _last(measured)["accuracy"], 5.0),
         "residual": (lambda measured: _last(measured)["residual"], 0.1),
         "insertion less deletion": (lambda measured: gaps(measured, methods).nanmean().item(), 0.1),
         "reconstruction": (lambda measured: measured.reconstructions().correlations.mean().item(), 0.1),

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from bort._intervals import Interval
+from bort.subject import Subject
 
 
 def number(value: float | None) -> str:
@@ -44,6 +45,14 @@ def listed(values: Mapping[str, float | str | None]) -> str:
 def joined(names: list[str]) -> str:
     """ "a, b and c" """
     return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+
+
+def tested_on(subjects: Iterable[Subject]) -> str:
+    """What the accuracies in their histories are of."""
+    held_out = {"held out" in subject.facts for subject in subjects}
+    if len(held_out) > 1:
+        return "images tested on"
+    return "held-out training images" if True in held_out else "test images"
 
 
 def by_reason(missing: Mapping[str, str]) -> list[tuple[str, list[str]]]:

@@ -27,13 +27,24 @@ def options_for(images: int, masks: int) -> dict[str, dict[str, object]]:
 
 
 def areas_of(
-    model: nn.Module, x: Tensor, methods: Sequence[str], options: dict[str, dict[str, object]]
+    model: nn.Module,
+    x: Tensor,
+    methods: Sequence[str],
+    options: dict[str, dict[str, object]],
+    *,
+    by_image: bool = False,
 ) -> dict[str, dict[str, Any]]:
-    """By method: areas under deletion and insertion by all scores, mean and standard error over the images. On a GPU products
-    of matrices are in TF32, as torch's convolutions are anyway: RISE asks a network for a million outputs."""
+    """By method: areas under deletion and insertion by all scores, mean and standard error over the images, and if asked for
+    the area of each image. On a GPU products of matrices are in TF32, as torch's convolutions are anyway: RISE asks a
+    network for a million outputs."""
     with own_precision("high", x.device), large_passes(x.device):
         evaluations = measure.evaluate(model, x, methods, steps=DELETION_STEPS, options=options)
-    return {name: {"seconds": round(e.seconds, 2)} | mean_areas(e.scores) for name, e in evaluations.items()}
+    return {
+        name: {"seconds": round(e.seconds, 2)}
+        | mean_areas(e.scores)
+        | ({"by_image": _areas_by_image(e.scores)} if by_image else {})
+        for name, e in evaluations.items()
+    }
 
 
 @contextmanager
@@ -49,26 +60,68 @@ def large_passes(device: torch.device) -> Iterator[None]:
 
 
 def mean_areas(scores: Mapping[measure.Score, measure.DeletionInsertion]) -> dict[str, Any]:
-    """ "probability deletion" and the like: mean and standard error over the images."""
+    """ "probability deletion" and the like: mean and standard error over the images; None if not one has a relative score."""
     areas: dict[str, Any] = {}
     for score, curves in scores.items():
         for end in ("deletion", "insertion"):
             values = getattr(curves, end).double()
             values = values[~values.isnan()]  # images without a relative score do not count
             error = values.std().item() / len(values) ** 0.5 if len(values) > 1 else 0.0
-            areas[f"{score} {end}"] = [round(values.mean().item(), 5), round(error, 5)]
+            areas[f"{score} {end}"] = [round(values.mean().item(), 5), round(error, 5)] if len(values) else [None, None]
     return areas
 
 
-def over_seeds(seeds: list[Result], method: str, area: str) -> tuple[float, float]:
-    """Mean of the seeds' means, and its standard error from theirs."""
-    cells = [result.metrics["methods"][method][area] for result in seeds]
-    return statistics.mean(c[0] for c in cells), sum(c[1] ** 2 for c in cells) ** 0.5 / len(cells)
+def _areas_by_image(scores: Mapping[measure.Score, measure.DeletionInsertion]) -> dict[str, str]:
+    """Four digits each, in one line of the file: a list would have a line for each number."""
+    return {
+        f"{score} {end}": " ".join(f"{value:.4g}" for value in getattr(curves, end).tolist())
+        for score, curves in scores.items()
+        for end in ("deletion", "insertion")
+    }
 
 
-def verdict(baseline: tuple[float, float], bort: tuple[float, float], *, lower_is_better: bool) -> str:
-    """Of two means with their standard errors: "=" if they differ by two standard errors of the difference or less."""
-    difference, error = bort[0] - baseline[0], (baseline[1] ** 2 + bort[1] ** 2) ** 0.5
-    if abs(difference) <= 2 * error:
+Mean = tuple[float, float]
+"""With its standard error."""
+
+
+def over_seeds(seeds: Sequence[Result], method: str, area: str) -> Mean | None:
+    """Mean of the seeds' means; None if no seed has one."""
+    cells = [c for c in (result.metrics["methods"][method][area] for result in seeds) if c[0] is not None]
+    return (statistics.mean(c[0] for c in cells), sum(c[1] ** 2 for c in cells) ** 0.5 / len(cells)) if cells else None
+
+
+def difference(before: Sequence[Result], after: Sequence[Result], method: str, area: str) -> Mean | None:
+    """What the second networks have more, paired by image; as of different images where results have no values by image."""
+    if are_paired(before, after):
+        seeds = zip(*(sorted(results, key=lambda result: result.seed) for results in (before, after)), strict=True)
+        changes = torch.stack([_by_image(b, method, area) - _by_image(a, method, area) for a, b in seeds]).nanmean(
+            dim=0
+        )
+        changes = changes[~changes.isnan()]
+        error = changes.std().item() / len(changes) ** 0.5 if len(changes) > 1 else 0.0
+        return (changes.mean().item(), error) if len(changes) else None
+    first, second = over_seeds(before, method, area), over_seeds(after, method, area)
+    return first and second and (second[0] - first[0], (first[1] ** 2 + second[1] ** 2) ** 0.5)
+
+
+def are_paired(before: Sequence[Result], after: Sequence[Result]) -> bool:
+    """Whether results of the same seeds have the areas of the same images; those of earlier versions have only means."""
+    has_images = (
+        methods.keys() >= {"by_image"} for r in (*before, *after) for methods in r.metrics["methods"].values()
+    )
+    counts = {result.metrics["images"] for result in (*before, *after)}
+    return all(has_images) and len(counts) == 1 and {r.seed for r in before} == {r.seed for r in after}
+
+
+def _by_image(result: Result, method: str, area: str) -> Tensor:
+    values = result.metrics["methods"][method]["by_image"][area].split()
+    return torch.tensor([float(value) for value in values], dtype=torch.float64)
+
+
+def verdict(change: Mean | None, *, lower_is_better: bool) -> str:
+    """Of a difference: "=" if it is two standard errors or less, "–" if there is none."""
+    if change is None:
+        return "–"
+    if abs(change[0]) <= 2 * change[1]:
         return "="
-    return "better" if (difference < 0) == lower_is_better else "worse"
+    return "better" if (change[0] < 0) == lower_is_better else "worse"

@@ -65,8 +65,8 @@ def residual_cell(seeds: Iterable[Result]) -> str:
     return f"{statistics.mean(residuals):.3f}" if residuals else "–"
 
 
-def number_cell(value: float | None) -> str:
-    return "–" if value is None else f"{value:.2f}"
+def number_cell(value: float | None, digits: int = 2) -> str:
+    return "–" if value is None else f"{value:.{digits}f}"
 
 
 def file_links(results: Sequence[Result]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass, field, fields
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -27,7 +28,7 @@ class Result:
     table: str
     recipe: Recipe
     metrics: dict[str, Any]
-    """What the experiment's ``measure`` returned; empty if the training failed."""
+    """What the experiment's ``measure`` returned, in its file null for what is not a number; empty if the training failed."""
     file: str
     """Its path inside the folder of results: "table1/mnist-lenet-sgd-seed0.json"."""
     note: str = ""
@@ -68,7 +69,7 @@ class Result:
         """Write its file inside the folder of results, completely or not at all."""
         values = {
             "failed": self.failed,
-            "metrics": self.metrics,
+            "metrics": _finite(self.metrics),
             "table": self.table,
             "row": self.row,
             "note": self.note,
@@ -87,7 +88,7 @@ class Result:
         }
         file = folder / self.file
         file.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(file, json.dumps(values, indent=1, ensure_ascii=False) + "\n")
+        write_atomically(file, json.dumps(values, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
         return file
 
     @classmethod
@@ -98,10 +99,19 @@ class Result:
     @classmethod
     def read_file(cls, file: Path) -> Result:
         try:
-            values = json.loads(file.read_text())
+            values = json.loads(file.read_text(), parse_constant=lambda _: None)  # NaN, in files of earlier versions
             recipe = Recipe.from_dict(values["recipe"])
             others = {f.name: values[f.name] for f in fields(cls) if f.name not in ("recipe", "file")}
         except (KeyError, TypeError, ValueError) as error:
             problem = f"it has no {error}" if isinstance(error, KeyError) else str(error)
             raise ValueError(f"{file} is damaged: {problem}. Remove it, and `bort reproduce` makes it again") from error
         return cls(recipe=recipe, file=f"{file.parent.name}/{file.name}", **others)
+
+
+def _finite(value: Any) -> Any:
+    """The same with None for what is not a number: JSON has no NaN."""
+    if isinstance(value, dict):
+        return {name: _finite(each) for name, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import torch
 
 from bort import _environment, train
+from bort._file_lock import held
 from bort.reproduce._registry import get
 from bort.reproduce._result import Result
 from bort.reproduce._table import Experiment, Trained
-from bort.train import NotFinite, Recipe, Run, Runtime
+from bort.train import InUse, NotFinite, OtherRecipe, Recipe, Run, Runtime
 
 Fit = Callable[[Recipe, Path, Runtime], Run]
 """As :func:`bort.train.fit`: trains a recipe in a folder, or goes on with the run that is there."""
+_WAIT_SECONDS: Final = 5.0
 
 
 def reproduce(
@@ -35,7 +39,8 @@ def reproduce(
     """Run the experiments of a table that have no result file yet, or one of another recipe, and return the files of all of
     them.
 
-    A run that was interrupted is continued. A training that diverges is a result too: the table shows it as failed.
+    A run that was interrupted is continued. A training that diverges is a result too: the table shows it as failed. Several
+    processes may share a table: each takes rows that no other one is at.
 
     Args:
         table: its name, one of ``bort.reproduce.TABLES``.
@@ -63,10 +68,67 @@ def reproduce(
     files = [out / _file(table, experiment) for experiment in experiments]
     missing = [e for e, file in zip(experiments, files, strict=True) if not _is_made(e, file, say)]
     say(f"{table}: {len(experiments) - len(missing)} of {len(experiments)} results are there, {len(missing)} to make")
-    for number, experiment in enumerate(missing, 1):
-        say(f"{table} {number}/{len(missing)}: {experiment.stem}")
-        _run(table, experiment, out, runs, runtime, quick=quick, fit=fit).write(out)
+    fit = _setting_aside(fit, say)
+
+    def make(experiment: Experiment, title: str) -> None:
+        with _claimed(experiment, runs):
+            if _is_made(experiment, out / _file(table, experiment), lambda _: None):
+                say(f"{title} has been made by another process")
+                return
+            say(title)
+            _run(table, experiment, out, runs, runtime, quick=quick, fit=fit).write(out)
+
+    _in_any_order(
+        [(experiment, f"{table} {n}/{len(missing)}: {experiment.stem}") for n, experiment in enumerate(missing, 1)],
+        make,
+        say,
+    )
     return files
+
+
+def _in_any_order(
+    rows: list[tuple[Experiment, str]], make: Callable[[Experiment, str], None], say: Callable[[str], None]
+) -> None:
+    """Make all rows; those that another process is at come last, when it has finished with them."""
+    said: set[str] = set()
+    while rows:
+        busy = []
+        for experiment, title in rows:
+            try:
+                make(experiment, title)
+            except InUse as error:
+                busy.append((experiment, title))
+                if title not in said:
+                    said.add(title)
+                    say(f"{title} later: {error}")
+        if len(busy) == len(rows):
+            time.sleep(_WAIT_SECONDS)
+        rows = busy
+
+
+@contextmanager
+def _claimed(experiment: Experiment, runs: Path) -> Iterator[None]:
+    """Inside, no other process trains or measures this recipe with this seed, also for another table."""
+    folder = _folder(experiment.recipe, runs)
+    runs.mkdir(parents=True, exist_ok=True)
+    with held(runs / f".{folder.name}.lock", "another process is at it"):
+        yield
+
+
+def _setting_aside(fit: Fit, say: Callable[[str], None]) -> Fit:
+    """The same, which moves a run of another recipe out of its way."""
+
+    def fitted(recipe: Recipe, folder: Path, runtime: Runtime) -> Run:
+        try:
+            return fit(recipe, folder, runtime)
+        except OtherRecipe:
+            asides = (folder.with_name(f"{folder.name}-before-{number}") for number in itertools.count(1))
+            aside = next(path for path in asides if not path.exists())
+            folder.rename(aside)
+            say(f"{folder} has a training of another recipe: it is now {aside}")
+            return fit(recipe, folder, runtime)
+
+    return fitted
 
 
 def _run(
@@ -95,7 +157,7 @@ def _run(
         note=experiment.note,
         failed=failed,
         quick=quick,
-        command=_command(table, experiment, quick=quick),
+        command=_command(table, experiment, runtime, quick=quick),
         measuring_seconds=round(seconds, 2),
         data={"name": recipe.data.name, "fingerprint": trained.get("data", {}).get("fingerprint", "")},
         hardware=trained.get("hardware", here["hardware"]),
@@ -116,11 +178,12 @@ def _folder(recipe: Recipe, runs: Path) -> Path:
     return runs / f"{recipe.name}-seed{recipe.seed}"
 
 
-def _command(table: str, experiment: Experiment, *, quick: bool) -> str:
-    """What to type to get this result alone."""
+def _command(table: str, experiment: Experiment, runtime: Runtime, *, quick: bool) -> str:
+    """What to type to get this result alone; with torch.compile if it was, which rounds differently."""
     command = f"bort reproduce {table} --only {experiment.stem}" + (" --quick" if quick else "")
     seed = experiment.recipe.seed
-    return command if seed in get(table).seeds_for(experiment, quick) else f"{command} --seeds {seed}"
+    command += "" if seed in get(table).seeds_for(experiment, quick) else f" --seeds {seed}"
+    return command + (" --compile" if runtime.compile else "")
 
 
 def _is_made(experiment: Experiment, file: Path, say: Callable[[str], None]) -> bool:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 
+from bort.data import Dataset, Folder
 from bort.reproduce._result import Result
 from bort.train import Recipe, Run
 
@@ -42,8 +44,13 @@ class Trained:
 
     def examples(self, count: int) -> tuple[Tensor, Tensor]:
         """Test images as the network sees them, (N, C, H, W), and labels (N,), on the device."""
-        images, labels = self.run.examples(count, self.data_root)
+        images, labels = self.run.examples(count, data=self._data)
         return images.to(self.device), labels.to(self.device)
+
+    @cached_property
+    def _data(self) -> Dataset | Folder:
+        """Read once: files are checked whenever they are read."""
+        return self.run.data(self.data_root)
 
 
 Measure = Callable[[Trained], dict[str, Any]]

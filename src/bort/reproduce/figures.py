@@ -3,7 +3,6 @@ trade-off of adversaries as a chart."""
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Sequence
 from functools import partial
@@ -17,7 +16,7 @@ from bort._defaults import SALIENT_CHANNELS
 from bort._files import write_atomically
 from bort._sample_sizes import SampleSizes
 from bort.pictures import MUTED, colour, panels, style, to_png
-from bort.reproduce._cells import by_row, failures, markdown, text_and_table
+from bort.reproduce._cells import by_row, failures, markdown, number_cell, text_and_table, values_of
 from bort.reproduce._measure import training
 from bort.reproduce._pairs import acnn_small, digits
 from bort.reproduce._result import Result
@@ -165,8 +164,8 @@ def summary(results: list[Result]) -> str:
     kept = list(numbers[0].metrics["reconstruction"])
     rows = []
     for name, seeds in by_row(numbers).items():
-        means = (statistics.mean(s.metrics["reconstruction"].get(k, math.nan) for s in seeds) for k in kept)
-        rows.append((name, *(f"{mean:.3f}" for mean in means), str(len(seeds))))
+        values = (values_of(seeds, "reconstruction", k) for k in kept)
+        rows.append((name, *(number_cell(statistics.mean(v) if v else None, 3) for v in values), str(len(seeds))))
     text = "Correlation of the reconstruction from the top map with the input, by how many features are kept"
     return f"{text}:\n\n{markdown(('network', *kept, 'n'), rows)}\n{_TRADE_OFF}\n"
 
@@ -177,13 +176,14 @@ def _layer_cells(metrics: dict[str, Any]) -> tuple[str, ...]:
     low, high = min(layer["sigma"][0] for layer in layers), max(layer["sigma"][1] for layer in layers)
     ratios = " ".join(f"{layer['ratio']:.2f}" for layer in layers if layer["ratio"] is not None)
     cosines = " ".join(f"{layer['cosine']:.2f}" for layer in layers if layer["cosine"] is not None)
-    correlations = ", ".join(f"{kept}: {value:.3f}" for kept, value in metrics["reconstruction"].items())
+    correlations = ", ".join(f"{kept}: {number_cell(value, 3)}" for kept, value in metrics["reconstruction"].items())
     return f"{low:.2f} … {high:.2f}", ratios, cosines, correlations
 
 
 def _adversary_cells(adversary: dict[str, Any]) -> tuple[str, ...]:
-    successes = (f"{adversary[name]:.0%}" for name in ("map_success", "image_success"))
-    similarities = (f"{adversary[name]:.2f}" for name in ("like_source", "like_target"))
+    parts = (adversary[name] for name in ("map_success", "image_success"))
+    successes = ("–" if part is None else f"{part:.0%}" for part in parts)
+    similarities = (number_cell(adversary[name]) for name in ("like_source", "like_target"))
     return adversary["path"], str(adversary["k"]), *successes, *similarities
 
 
@@ -227,7 +227,10 @@ def trade_off_chart(results: list[Result]) -> Figure | None:
 
 def _line(axes: Axes, adversaries: list[dict[str, Any]], line_colour: str, marker: str) -> None:
     """From the smallest k to the largest, whose points have their k beside them."""
-    by_k = sorted(adversaries, key=lambda adversary: adversary["k"])
+    drawable = [a for a in adversaries if None not in (a["like_source"], a["image_success"])]
+    if not drawable:
+        return
+    by_k = sorted(drawable, key=lambda adversary: adversary["k"])
     x = [adversary["like_source"] for adversary in by_k]
     y = [100 * adversary["image_success"] for adversary in by_k]
     axes.plot(x, y, color=line_colour, marker=marker, markersize=4, linewidth=1)

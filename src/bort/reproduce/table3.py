@@ -8,8 +8,17 @@ from functools import partial
 from typing import Any, Final
 
 from bort import measure
-from bort.reproduce._areas import DELETION_STEPS, METHODS, areas_of, options_for, over_seeds, verdict
-from bort.reproduce._cells import accuracy_cell, failures, file_links, markdown
+from bort.reproduce._areas import (
+    DELETION_STEPS,
+    METHODS,
+    are_paired,
+    areas_of,
+    difference,
+    options_for,
+    over_seeds,
+    verdict,
+)
+from bort.reproduce._cells import accuracy_cell, failures, file_links, markdown, number_cell
 from bort.reproduce._measure import training
 from bort.reproduce._pairs import Pair, acnn_small, digits, sgd_and_bort
 from bort.reproduce._result import Result
@@ -66,7 +75,7 @@ def saliency(trained: Trained, *, images: int, masks: int) -> dict[str, Any]:
     net = trained.run.recipe.net.name
     if net in _LAYERS:
         options["sat"] = {"layer": _LAYERS[net]}
-    methods = areas_of(trained.model, x, METHODS, options)
+    methods = areas_of(trained.model, x, METHODS, options, by_image=True)
     return training(trained) | {"methods": methods, "images": len(x), "masks": masks}
 
 
@@ -102,11 +111,21 @@ def section(results: list[Result]) -> str:
         f"`bort reproduce table3`. {metrics['images']} test images, the class that each network says, pixels to and from the "
         f"mean colour, {DELETION_STEPS} steps, RISE with {metrics['masks']} masks. *better* or *worse* with Bort where the "
         "difference is more than two standard errors of it over the images, = otherwise; another training may differ by "
-        f"more. Files: {file_links(results)}.\n\n"
+        f"more. {_unpaired(pairs)}Files: {file_links(results)}.\n\n"
         f"Accuracy of the networks, which the areas depend on: {accuracies.replace(' (n = 1)', '%')}.\n\n"
     )
     parts = [_by_score(pairs, score) for score in sorted(measure.SCORES, key=lambda score: score != "relative")]
     return head + failures(results) + "\n".join(parts)
+
+
+def _unpaired(pairs: list[Both]) -> str:
+    names = [pair.name for pair in pairs if not are_paired(pair.baseline, pair.bort)]
+    if not names:
+        return ""
+    return (
+        f"Of {', '.join(names)} the areas of single images are not kept: errors are those of different images for the two "
+        "networks, which is mostly too cautious, so = may hide a difference. "
+    )
 
 
 def _by_score(pairs: list[Both], score: str) -> str:
@@ -119,15 +138,16 @@ def _by_score(pairs: list[Both], score: str) -> str:
         for method in pair.baseline[0].metrics["methods"]:
             cells, paper = [], papers.get(method)
             for place, end in enumerate(("deletion", "insertion")):
-                sgd, bort = (over_seeds(runs, method, f"{score} {end}") for runs in (pair.baseline, pair.bort))
-                change = verdict(sgd, bort, lower_is_better=end == "deletion")
-                cells += [f"{sgd[0]:.3f}", f"{bort[0]:.3f}", change]
+                means = [over_seeds(runs, method, f"{score} {end}") for runs in (pair.baseline, pair.bort)]
+                change = _change(pair, method, score, end)
+                cells += [*(number_cell(mean and mean[0], digits=3) for mean in means), change]
                 if paper:
                     before, after = (areas[place] for areas in paper)
                     mark = " (ImageNet)" if data in _STANDS_FOR else ""
                     cells.append(f"{before:.2f} → {after:.2f}{mark}")
-                    theirs = verdict((before, 0.0), (after, 0.0), lower_is_better=end == "deletion")
-                    improved.setdefault((change == "better", theirs == "better"), []).append(f"{method} {end}")
+                    theirs = verdict((after - before, 0.0), lower_is_better=end == "deletion")
+                    if change != "–":
+                        improved.setdefault((change == "better", theirs == "better"), []).append(f"{method} {end}")
                 elif score == "relative":
                     cells.append("–")
             rows.append((pair.name, method, *cells))
@@ -164,15 +184,16 @@ def summary(results: list[Result]) -> str:
                 for method in pair.baseline[0].metrics["methods"]
                 for end in ("deletion", "insertion")
             ]
-            cells.append(f"{verdicts.count('better')} better, {verdicts.count('worse')} worse of {len(verdicts)}")
+            compared = len(verdicts) - verdicts.count("–")
+            cells.append(f"{verdicts.count('better')} better, {verdicts.count('worse')} worse of {compared}")
         rows.append((pair.name, f"{accuracy_cell(pair.baseline)} → {accuracy_cell(pair.bort)}", *cells))
     text = "Areas under deletion and insertion of the six methods, better or worse with Bort, by the score that is followed"
     return f"{text}:\n\n{markdown(('network', 'accuracy %', *measure.SCORES), rows)}" if rows else failures(results)
 
 
 def _change(pair: Both, method: str, score: str, end: str) -> str:
-    sgd, bort = (over_seeds(runs, method, f"{score} {end}") for runs in (pair.baseline, pair.bort))
-    return verdict(sgd, bort, lower_is_better=end == "deletion")
+    change = difference(pair.baseline, pair.bort, method, f"{score} {end}")
+    return verdict(change, lower_is_better=end == "deletion")
 
 
 TABLE = Table("Table 3: deletion and insertion", experiments, section, summary, seeds=(0,))

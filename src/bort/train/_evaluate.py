@@ -8,8 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.optim import Optimizer
 
+from bort._inspect import uncompiled_name
 from bort.layers import linear_maps, spectra
+from bort.optim import Bort
 from bort.train._feed import Feed
 from bort.train._world import World, full
 
@@ -57,11 +60,23 @@ def recognised(logits: Tensor, labels: Tensor, k: int = 1) -> Tensor:
 
 
 @torch.no_grad()
-def layer_spectra(net: nn.Module) -> dict[str, Any]:
-    """Residual (distance to the constraint) and range of singular values of each layer, whatever the optimizer."""
-    maps = [(name, full(weight), linear) for name, weight, _, linear in linear_maps(net)]
-    measured = spectra((weight, linear) for _, weight, linear in maps)
+def layer_spectra(net: nn.Module, optimizer: Optimizer, scale: float) -> dict[str, Any]:
+    """Distance to the constraint, whatever the optimizer, and range of singular values: of each layer, and of the network.
+
+    Its residual is that of the worst layer that the optimizer constrains, or without the constraint of all layers.
+    """
+    maps = [(name, weight, linear) for name, weight, _, linear in linear_maps(net)]
+    measured = spectra(((full(weight), linear) for _, weight, linear in maps), scale)
+    # By their names: FSDP2 may have put whole weights in the place of the optimizer's.
+    constrained = (
+        {uncompiled_name(name) for name, _ in optimizer.constrained()} if isinstance(optimizer, Bort) else set()
+    )
+    own = [s.residual for (name, _, _), s in zip(maps, measured, strict=True) if name in constrained]
     return {
-        name: {"residual": spectrum.residual, "sigma": [spectrum.smallest, spectrum.largest]}
-        for (name, _, _), spectrum in zip(maps, measured, strict=True)
+        "residual": max(own or [s.residual for s in measured]),
+        "sigma": [min(s.smallest for s in measured), max(s.largest for s in measured)],
+        "layers": {
+            name: {"residual": spectrum.residual, "sigma": [spectrum.smallest, spectrum.largest]}
+            for (name, _, _), spectrum in zip(maps, measured, strict=True)
+        },
     }

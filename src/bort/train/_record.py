@@ -28,7 +28,7 @@ def record_of_epoch(
         sharded=parts.sharded,
         after_batch=after_test_batch,
     )
-    layers = layer_spectra(parts.net)
+    spectra = layer_spectra(parts.net, parts.optimizer, recipe.optim.scale)
     totals = counters.totals()
     return {
         "epoch": counters.epochs + 1,
@@ -37,12 +37,7 @@ def record_of_epoch(
         **scores,
         "lr": rate(recipe, counters.steps - 1, parts.feed.per_epoch),
         "pull": pull(recipe, counters.steps, parts.feed.per_epoch),
-        "residual": max(layer["residual"] for layer in layers.values()),
-        "sigma": [
-            min(layer["sigma"][0] for layer in layers.values()),
-            max(layer["sigma"][1] for layer in layers.values()),
-        ],
-        "layers": layers,
+        **spectra,
         "skipped": round(totals.skipped),
         "seconds": counters.seconds,
     }

@@ -50,10 +50,12 @@ class Run:
         """What it is trained on, read anew."""
         return data_of(self.recipe, data_root)
 
-    def examples(self, count: int, data_root: Path | None = None) -> tuple[Tensor, Tensor]:
+    def examples(
+        self, count: int, data_root: Path | None = None, *, data: Dataset | Folder | None = None
+    ) -> tuple[Tensor, Tensor]:
         """Test images as the network was trained to see them, (count, C, H, W), and their labels, spread evenly over the test
-        set."""
-        data = self.data(data_root)
+        set. ``data`` is what `data` has returned, if it has been read already."""
+        data = data or self.data(data_root)
         view = data.view(self.recipe.data.image_size)
         return data.examples(count, view, skip_unreadable=self.recipe.data.corrupt == "skip")
 

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from bort import _environment
-from bort._files import write_atomically
+from bort._file_lock import held
+from bort._files import is_scratch, write_atomically
 from bort.train import _checkpoint
 from bort.train._history import History
 from bort.train._schema import Recipe, differences
@@ -93,48 +94,53 @@ def claimed(path: Path, recipe: Recipe, world: World, *, force: bool) -> Iterato
         return
     if path.exists() and not path.is_dir():
         raise ValueError(f"{path} is a file; a run needs a folder")
-    left_by_killed_start = {_LOCK, "recipe.writing"}
     is_run = (path / _RECIPE).exists()
-    if path.is_dir() and not is_run and {entry.name for entry in path.iterdir()} - left_by_killed_start:
+    if path.is_dir() and not is_run and not all(e.name == _LOCK or is_scratch(e.name) for e in path.iterdir()):
         raise ValueError(f"{path} has files in it but is not a run: choose another folder, or an empty one")
     try:
         path.mkdir(parents=True, exist_ok=True)
-        lock = (path / _LOCK).open("a+")
+        (path / _LOCK).open("a").close()
     except OSError as error:
         raise OSError(error.errno, f"cannot write a run into {path}: {error.strerror}") from error
-    with lock:
-        _lock(lock, path)
+    with held(path / _LOCK, f"another run is writing into {path}", "; wait for it, or choose another folder"):
         try:
             if (path / _RECIPE).exists():
                 _compare(path, recipe, world.size, force=force)
                 _checkpoint.remove_incomplete(path / CHECKPOINTS)
+                _remove_scratch(path)
             yield RunFolder(path)
         finally:
             if not (path / _RECIPE).exists():  # the run failed before it was started: leave nothing
-                for name in left_by_killed_start:
-                    (path / name).unlink(missing_ok=True)
                 with contextlib.suppress(OSError):
+                    _remove_scratch(path)
+                    (path / _LOCK).unlink()
                     path.rmdir()
 
 
-def _lock(lock: Any, path: Path) -> None:
-    import fcntl  # an flock is released when its process ends, however it ends
+def _remove_scratch(path: Path) -> None:
+    """What processes that were killed have left of a write."""
+    for entry in list(path.iterdir()):
+        if is_scratch(entry.name):
+            entry.unlink(missing_ok=True)
 
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        lock.seek(0)
-        raise RuntimeError(
-            f"another run is writing into {path} ({lock.read().strip() or 'just started'}); wait for it, or choose another "
-            "folder"
-        ) from None
-    lock.truncate(0)
-    lock.write(f"process {os.getpid()} on {os.uname().nodename}")
-    lock.flush()
+
+class OtherRecipe(ValueError):
+    """The folder has a run of another recipe.
+
+    Example:
+        >>> from dataclasses import replace
+        >>> recipe = replace(train.recipes.get("mnist5k-lenet-bort-s"), epochs=1, batch=1000)
+        >>> run = train.fit(recipe, "runs/first", train.Runtime(device="cpu"))
+        mnist5k-lenet-bort-s  epoch 1/1  loss ...
+        >>> train.fit(replace(recipe, epochs=2), "runs/first", train.Runtime(device="cpu"))
+        Traceback (most recent call last):
+        bort.train._run_folder.OtherRecipe: the run in runs/first was started differently: epochs: 1 → 2. ...
+    """
 
 
 def _compare(path: Path, recipe: Recipe, processes: int, *, force: bool) -> None:
     changed = differences(read_recipe(path), recipe)
+    refusal = OtherRecipe if changed else ValueError
     environment = path / _ENVIRONMENT
     try:
         before = _read_json(environment)[-1]["processes"] if environment.exists() else processes
@@ -143,7 +149,7 @@ def _compare(path: Path, recipe: Recipe, processes: int, *, force: bool) -> None
     if before != processes:
         changed.append(f"processes: {before} → {processes}")
     if changed and not force:
-        raise ValueError(
+        raise refusal(
             f"the run in {path} was started differently: {'; '.join(changed)}. Start it as it was, choose another folder, "
             "or go on with the new settings: --force"
         )
