@@ -25,6 +25,7 @@ ORDER = (
         "_import_path",
         "_precision",
         "_sample_sizes",
+        "_standard_output",
         "_table",
         "_timm",
         "_environment",
