@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import skimage.segmentation
 import torch
 
 from bort.explain._regions import grow, segments
@@ -45,3 +46,27 @@ def test_by_hand():
     masks = torch.tensor([[[1, 1, 0], [1, 0, 0]], [[0, 1, 0], [0, 1, 0]]]).bool()
     expected = [[5 / 3, 5 / 3, 3.0], [5 / 3, 2.0, 3.0]]
     np.testing.assert_allclose(grow(values, masks, 1), expected)
+
+
+def test_an_image_is_cut_once(monkeypatch):
+    """Also if the first time ended in the middle; another dilation needs no other segments."""
+    calls = []
+    original = skimage.segmentation.felzenszwalb
+    monkeypatch.setattr(skimage.segmentation, "felzenszwalb", lambda *a, **k: calls.append(a) or original(*a, **k))
+    image = picture(1, 20, 20, seed=7)
+
+    def stop(done, total):
+        if done == 2:
+            raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        segments(image, 3, stop)
+    steps = []
+    masks = segments(image, 3, lambda *step: steps.append(step))
+    before = len(calls)
+    assert torch.equal(segments(image.clone(), 3), masks)
+    assert len(segments(image, 0)) == len(masks)
+    assert len(calls) == before
+    segments(image + 1e-3 * torch.rand_like(image), 3)
+    assert len(calls) == before + 6, "another image"
+    assert steps == [(done, 6) for done in range(1, 7)]

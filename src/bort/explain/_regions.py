@@ -6,10 +6,13 @@ subtract it from the counts and sums of its segments then: the whole growth cost
 
 from __future__ import annotations
 
+import hashlib
+import threading
 import warnings
-from collections.abc import Iterator
+from collections import OrderedDict
+from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Final
 
 import torch
@@ -25,17 +28,50 @@ if TYPE_CHECKING:
 SCALES: Final = (50, 100, 150, 250, 500, 1200)
 """Felzenszwalb's scales, as published: larger ones give larger segments."""
 _SIZE, _COLOURS = (224, 224), 3  # of the images that the scales were chosen for
+_MOST_KEPT: Final = 64  # images whose segments are kept, 0.6 MB each at 224²
+_kept: OrderedDict[bytes, list[Tensor]] = OrderedDict()
+_lock = threading.Lock()
 
 
 def segments(image: Tensor, dilation: int, progress: Progress | None = None) -> Tensor:
     """(K, H, W) masks of the segments of an image (C, H, W) at all scales, widened by ``dilation`` pixels."""
+    masks: list[Tensor] = []
+    with closing(_labels(image)) as scales:
+        for labels in scales:
+            numbers = torch.arange(int(labels.min()), int(labels.max()) + 1)[:, None, None]
+            masks.append(_widen(labels == numbers, dilation))
+            if progress is not None:
+                progress(len(masks), len(SCALES))
+    return torch.cat(masks)
+
+
+def _labels(image: Tensor) -> Generator[Tensor]:
+    """(H, W) numbers of the segments, scale by scale. Kept, since reports look at the same images for several networks."""
+    content = image.detach().cpu().contiguous()
+    key = hashlib.sha256(f"{content.dtype} {tuple(content.shape)}".encode() + content.numpy().tobytes()).digest()
+    with _lock:
+        known = _kept.get(key)
+    if known is not None:
+        yield from known
+        return
+    found = []
+    for labels in _cut(content):
+        found.append(labels)
+        yield labels
+    with _lock:
+        _kept[key] = found
+        while len(_kept) > _MOST_KEPT:
+            _kept.popitem(last=False)
+
+
+def _cut(image: Tensor) -> Iterator[Tensor]:
     try:
         import numpy as np
         from skimage.segmentation import felzenszwalb
         from skimage.transform import resize
     except ImportError:
         raise ImportError('XRAI needs scikit-image: pip install "bort[explain]"') from None
-    pixels: NDArray[np.float64] = image.detach().double().cpu().numpy().transpose(1, 2, 0)
+    pixels: NDArray[np.float64] = image.double().numpy().transpose(1, 2, 0)
     low, high = pixels.min(), pixels.max()
     pixels = (pixels - low) / (high - low if high > low else 1.0) * 2 - 1
     if len(image) > _COLOURS:  # the distance of two pixels grows with the number of channels
@@ -46,16 +82,10 @@ def segments(image: Tensor, dilation: int, progress: Progress | None = None) -> 
         labels: NDArray[np.int64] = felzenszwalb(large, scale=scale, sigma=0.8, min_size=150)
         return labels
 
-    masks: list[Tensor] = []
     with _without_warning(len(image)), ThreadPoolExecutor(len(SCALES)) as pool:  # partly C code that releases the GIL
         for labels in pool.map(cut, SCALES):
             small = resize(labels, image.shape[1:], order=0, preserve_range=True, mode="constant", anti_aliasing=False)
-            numbers = torch.from_numpy(np.ascontiguousarray(small)).long()
-            labelled = numbers == torch.arange(int(numbers.min()), int(numbers.max()) + 1)[:, None, None]
-            masks.append(_widen(labelled, dilation))
-            if progress is not None:
-                progress(len(masks), len(SCALES))
-    return torch.cat(masks)
+            yield torch.from_numpy(np.ascontiguousarray(small)).short()  # at most 334 segments of 150 pixels in 224²
 
 
 @contextmanager
