@@ -173,7 +173,7 @@ def test_waiting_pages_go_before_the_next_batch(explorer):
             held.set()
             while explorer.lock._users < 2:  # until the page waits
                 time.sleep(0.001)
-        explorer.lock.give_way()
+        explorer.lock.give_way(lambda: False)
         order.append("background")
 
     threads = [threading.Thread(target=work) for work in (background, page)]
@@ -183,6 +183,14 @@ def test_waiting_pages_go_before_the_next_batch(explorer):
     for thread in threads:
         thread.join(5)
     assert order == ["page", "background"]
+
+
+def test_it_is_closed_behind_a_long_question(runs):
+    explorer = Explorer(resolve_all(runs), examples=2)
+    with explorer.lock:
+        explorer.index.start()
+        explorer.index.close()
+        assert explorer.index.state == "closed"
 
 
 class Photographs(ImageSet):

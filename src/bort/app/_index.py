@@ -18,7 +18,7 @@ from bort import invert
 from bort._inspect import evaluating, outputs_of, probabilities_of
 from bort.app import _index_store as store
 from bort.app._exceptions import Busy
-from bort.app._exit import LONGEST_END
+from bort.app._exit import seconds_left
 from bort.app._index_store import RunIndex
 from bort.explain import Cancelled
 from bort.pictures import picture
@@ -88,7 +88,7 @@ class Index:
     def close(self) -> None:
         """End the thread after its batch."""
         self._closed.set()
-        self.wait(LONGEST_END)
+        self.wait(seconds_left())
 
     # --- the thread
 
@@ -138,9 +138,7 @@ class Index:
     def _compute(self, work: Callable[[], None]) -> float:
         """Do it when nobody else computes; how long it took."""
         while True:
-            self._explorer.lock.give_way()
-            if self._closed.is_set():
-                raise Cancelled
+            self._explorer.lock.give_way(self._closed.is_set)
             try:
                 with self._explorer.lock:
                     start = time.perf_counter()

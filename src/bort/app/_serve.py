@@ -10,7 +10,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from bort.app._exit import at_exit
+from bort.app._exit import at_exit, seconds_left
 from bort.app._explorer import Explorer
 from bort.app._listen import LOCAL, hosts, listen
 from bort.data import default_root
@@ -164,7 +164,7 @@ class _ServerThread:
     def end(self) -> None:
         """The port is free at once. A calculation that takes long goes on and ends by itself."""
         self._server.should_exit = True
-        self._finished.wait(_ENDING_SECONDS)
+        self._finished.wait(min(_ENDING_SECONDS, seconds_left()))
         self._listening.close()
 
     def _run(self) -> None:
