@@ -1,7 +1,7 @@
 // The page of a channel: the test images that excite it most, the classes, its pattern, and what the network says without it.
 import { ask, url } from "./api.js";
 import { say, set, show } from "./app.js";
-import { isOpen, line, startAgain, statusOf, watch } from "./atlas.js";
+import { forgetAll, isOpen, line, startAgain, statusOf, watch } from "./atlas.js";
 import { signed } from "./channels.js";
 import { cards, element, figureOf, fill, load, slot } from "./elements.js";
 import { chosenImage, open } from "./picker.js";
@@ -18,6 +18,14 @@ export async function channel(panel, current) {
 async function card(run, body, current) {
   const layer = layerOf(run);
   const status = statusOf(run, layer.name);
+  try { await drawCard(run, layer, status, body, current); } catch (error) {
+    if (error.status !== 503 || !status) throw error;
+    forgetAll();
+    if (current()) await drawCard(run, layer, null, body, current);
+  }
+}
+
+async function drawCard(run, layer, status, body, current) {
   const shown = await shownChannel(run, layer, status);
   if (!current()) return;
   if (status == null || isOpen(status)) look(run, layer.name);
@@ -37,7 +45,10 @@ async function card(run, body, current) {
     if (!current()) return;
     place(portrait);
     body.dataset.shown = JSON.stringify([here, known]);
-  }).catch((error) => { if (current()) say(error.message); });
+  }).catch((error) => {
+    if (error.status === 503) forgetAll();
+    if (current()) say(error.message);
+  });
 }
 
 // The channel that is chosen; of a run without a choice the one most like another run's, or its most salient one.

@@ -1,7 +1,7 @@
 // Look inside: a layer's channels, the image that is reconstructed from them, and what changes when channels are edited.
 import { ask, url } from "./api.js";
 import { say, set, show } from "./app.js";
-import { line, startAgain, statusOf, watch } from "./atlas.js";
+import { isOpen, line, startAgain, statusOf, watch } from "./atlas.js";
 import { bars } from "./bars.js";
 import { grid, pager, startOf } from "./channels.js";
 import { editor } from "./editor.js";
@@ -63,7 +63,7 @@ async function card(run, body, current) {
   place();
   fill(body, [bench, shelf]);
   stay();
-  if (!status) setTimeout(() => look(run, layer), 400);  // after what this view shows
+  if (!status || isOpen(status)) setTimeout(() => look(run, layer), 400);  // after what this view shows
   more(sheets, Math.ceil(Math.min(patterns, channels - start) / run.patterns), part, current, place);
 }
 
