@@ -46,7 +46,12 @@ CONFIG = {
     },
 }
 
-DESCRIPTION = create(None, None, object()).openapi()  # it takes no networks to describe what is asked of them
+
+class Nobody:
+    """It takes no networks to describe what is asked of them."""
+
+
+DESCRIPTION = create(Nobody(), None, object()).openapi()
 API = schemathesis.openapi.from_dict(DESCRIPTION, config=SchemathesisConfig.from_dict(CONFIG))
 
 

@@ -88,12 +88,14 @@ class Averages:
             self._closed, thread = True, self._thread
         if thread is not None:
             thread.join(timeout=seconds_left())
+        with self._lock:
+            self._questions.clear()  # they hold images
 
     def _next(self) -> Numbers | None:
         """The newest question, if it is open. Older ones wait until they are asked again."""
         with self._lock:
-            newest = next(reversed(self._questions.values()))
-            if newest.is_open and not self._closed:
+            newest = next(reversed(self._questions.values()), None)
+            if newest is not None and newest.is_open and not self._closed:
                 return newest
             self._thread = None
             return None
