@@ -72,7 +72,7 @@ def routes(explorer: Explorer) -> APIRouter:
         ChannelFacts(own, layer, channel)  # a channel that is not there is an error
         found = most_alike(own, channel, beside, known)
         return {
-            "known": min(own.known, beside.known) if known is None else known,
+            "known": min(one for one in (own.known, beside.known, known) if one is not None),
             "channel": None if found is None else found[0],
             "correlation": None if found is None else found[1],
         }
@@ -83,6 +83,6 @@ def routes(explorer: Explorer) -> APIRouter:
 def _atlas(explorer: Explorer, run: str, layer: str, known: int | None) -> Atlas:
     """With ``known`` images at least: a page may ask for those of one that the server has let go of."""
     atlas = explorer.atlases(run, layer).atlas
-    if known is not None and known > atlas.known:
+    if known is not None and min(known, atlas.images) > atlas.known:
         raise Busy(f"The test images are being looked at again for {layer} of {run}; try again in a moment.")
     return atlas
