@@ -63,7 +63,9 @@ def app(explorer):
     assert {image["name"] for image in info["images"]} >= set(KNOWN["image"])
     for run in KNOWN["run"]:
         for layer in ("conv1", "conv5"):
-            finished(explorer, run, layer)  # until then more images can be asked for than are known, which is answered 503
+            finished(
+                explorer, run, layer
+            )  # until then more images can be asked for than are known, which is answered 503
     queue = Calculations(waiting=1000, keep=1000, seconds=0)  # what is slow is begun, and ended at once
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("secrets.token_urlsafe", lambda _: JOB)

@@ -259,6 +259,7 @@ AuditedLayer = create_model(
 
 class AuditAnswer(Answer):
     n: int = Field(description="Test images that ratio, cosine, claim and agreement are over; 0: there are none.")
+    left_out: int = Field(description="Of the first test images, those that cannot be read.")
     columns: list[AuditColumn]
     layers: list[AuditedLayer]  # type: ignore[valid-type]
 

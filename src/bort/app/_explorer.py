@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -66,6 +67,7 @@ class Explorer:
         # With the report's sizes, so that its numbers are these. Their images are read when a number first needs them.
         self._measured = {prepared.name: prepared for prepared in measured(subjects)}
         self._first = subjects[0].name
+        self._reading, self._is_read = threading.Lock(), False
         self.lock = ComputeLock()
         at_exit(self.lock.end)  # called last: first those who use it are told to stop
         at_exit(self.close)
@@ -163,24 +165,34 @@ class Explorer:
         return self._measured[run]
 
     def audit(self, run: str) -> Audit:
+        self._read()
         return self._results(("audit", run), lambda: self.measured(run).audit)
 
     def image_count(self, run: str) -> int:
         """How many test images the numbers over images are of; 0 if there are none."""
-        try:
-            with self.lock:
-                return len(self.measured(run).images(self.measured(run).sizes.measured))
-        except Missing:
-            return 0
+        return len(self.measured_images(run, self.measured(run).sizes.measured))
+
+    def left_out(self, run: str) -> int:
+        """How many of the first test images could not be read."""
+        own = self.measured(run)
+        return min(own.most, self.test_images.count) - len(self.measured_images(run, own.most))
 
     def measured_images(self, run: str, most: int) -> Tensor:
         """(N, C, H, W): the first of those test images; none if there are none."""
-        own = self.measured(run)
+        self._read()
         try:
-            with self.lock:
-                return own.images(most).to(own.subject.device, own.subject.dtype)
+            return self.measured(run).images(most)
         except Missing:
             return torch.empty(0)
+
+    def _read(self) -> None:
+        """The test images that numbers are over, before ``lock`` is taken: reading photographs takes seconds."""
+        with self._reading:
+            if not self._is_read and self.test_images.count:
+                images, labels = self.test_images.first(max(own.most for own in self._measured.values()))
+                for run, own in self._measured.items():
+                    own.take(images[run], labels[run])
+            self._is_read = True
 
     def measured_pairs(self) -> list[tuple[int, int]]:
         """Sources and targets among them, as in the report; none if there are no images of two classes."""
@@ -191,6 +203,7 @@ class Explorer:
             except Missing:
                 return []
 
+        self._read()
         found: list[tuple[int, int]] = self._results("pairs", find)
         return found
 

@@ -25,7 +25,9 @@ export async function audit(panel, current) {
 function about(answers) {
   const n = Math.max(...answers.map((answer) => answer.n));
   const measured = n ? `Ratio, cosine, claim and agreement are over ${n} test images.` : "There are no test images for ratio, cosine, claim and agreement.";
-  return `${measured} Bars in a column have one scale. A click below a column's title sorts by it.`;
+  const leftOut = Math.max(...answers.map((answer) => answer.left_out));
+  const unread = leftOut ? ` ${leftOut} more cannot be read and ${leftOut === 1 ? "is" : "are"} left out.` : "";
+  return `${measured}${unread} Bars in a column have one scale. A click below a column's title sorts by it.`;
 }
 
 // --- what is in the table
