@@ -6,8 +6,11 @@ import { explain } from "./help.js";
 import { info, state } from "./state.js";
 
 export async function audit(panel, current) {
-  const answers = await Promise.all(info.runs.map((run) => ask("audit", { run: run.name })));
-  if (!current()) return;
+  const answers = [];
+  for (const run of info.runs) {  // one after another: the server computes one at a time, and refuses who has waited for half a minute
+    answers.push(await ask("audit", { run: run.name }));
+    if (!current()) return;
+  }
   if (panel.dataset.view !== "audit") {
     panel.dataset.view = "audit";
     panel.replaceChildren(element("div", { class: "controls" }), element("section", { class: "card audit" }));
