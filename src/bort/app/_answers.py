@@ -37,7 +37,7 @@ class RunInfo(Answer):
         description="Of channels, to be asked for at a time: those of large images or networks take long."
     )
     layers: list[LayerInfo]
-    top: str = Field(description="The last layer with a map; empty while there is no image to find it with.")
+    top: str = Field(description="The last layer with a map; empty if there is none, or no image to find it with.")
 
 
 class ImageInfo(Answer):
@@ -176,11 +176,11 @@ class CalculationStatus(Answer):
 
 class Drawn(Answer):
     run: str
-    layer: str
+    layer: str = Field(description="Empty for a network without a layer with a map, whose next three are null.")
     classes: list[Prediction]
-    picture: str = Field(description="A data URL of a PNG: the reconstruction from the layer's whole map.")
-    scale: float = Field(description="The size of the values with the strongest colours.")
-    correlation: float = Field(description="With the input.")
+    picture: str | None = Field(description="A data URL of a PNG: the reconstruction from the layer's whole map.")
+    scale: float | None = Field(description="The size of the values with the strongest colours.")
+    correlation: float | None = Field(description="With the input.")
 
 
 class DrawingAnswer(Answer):

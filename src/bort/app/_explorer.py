@@ -18,7 +18,7 @@ from bort.app._atlas import Atlases
 from bort.app._cache import Cache
 from bort.app._drawing import Drawings
 from bort.app._edits import ChannelEdits
-from bort.app._exceptions import Unknown
+from bort.app._exceptions import NoLayer, Unknown
 from bort.app._exit import at_exit
 from bort.app._gallery import Gallery
 from bort.app._index import Index
@@ -139,14 +139,19 @@ class Explorer:
         return [] if x is None else self._results(("layers", run), find)
 
     def top(self, run: str) -> str:
-        """The last layer with a map, the paper's Z; empty while there is no image to find it with."""
+        """The last layer with a map, the paper's Z; empty if there is none, or while there is no image to find it with."""
         subject, x = self.subject(run), self._any_input(run)
-        return "" if x is None else self._results(("top", run), lambda: explain.top_layer(subject.model, x))
+        if x is None or not self.layers(run):
+            return ""
+        return self._results(("top", run), lambda: explain.top_layer(subject.model, x))
 
     def channel_count(self, run: str, layer: str) -> int:
-        for info in self.layers(run):
+        layers = self.layers(run)
+        for info in layers:
             if info["name"] == layer:
                 return int(info["channels"])
+        if not layers and self._any_input(run) is not None:
+            raise NoLayer(run)
         raise Unknown(f"{run} has no layer {layer!r} with a map.")
 
     def subject(self, run: str) -> Subject:

@@ -17,7 +17,7 @@ from torch import Tensor
 from bort import invert
 from bort._inspect import evaluating, outputs_of, probabilities_of
 from bort.app import _index_store as store
-from bort.app._exceptions import Busy
+from bort.app._exceptions import Busy, NoLayer
 from bort.app._exit import seconds_left
 from bort.app._index_store import RunIndex
 from bort.explain import Cancelled
@@ -169,9 +169,12 @@ class Index:
     def _correlate(self, run: str, start: int, x: Tensor, labels: Tensor) -> None:
         if self.no_correlations:
             return
+        if not (layer := self._explorer.top(run)):
+            self.no_correlations = str(NoLayer(run))
+            return
         try:
-            back = invert.reconstruct(self._explorer.subject(run).model, x, self._explorer.top(run))
-        except ValueError as error:  # no layer with a map, or no activation function that can be followed
+            back = invert.reconstruct(self._explorer.subject(run).model, x, layer)
+        except ValueError as error:  # no activation function that can be followed
             self.no_correlations = f"{run}: {error}"
             return
         self.runs[run].correlations[start : start + len(x)] = invert.correlation(back, x).cpu().numpy()

@@ -3,16 +3,16 @@ import { ask, url } from "./api.js";
 import { say, set, show } from "./app.js";
 import { forgetAll, isOpen, line, startAgain, statusOf, watch } from "./atlas.js";
 import { signed } from "./channels.js";
-import { cards, element, figureOf, fill, load, slot } from "./elements.js";
+import { element, figureOf, fill, load, slot } from "./elements.js";
 import { chosenImage, open } from "./picker.js";
-import { input, layers } from "./shared.js";
+import { cardsOfLayers, input, layers } from "./shared.js";
 import { chosen, info, layerOf, state, withLast } from "./state.js";
 
 const FIRST = 64;  // so many images are enough for a first portrait, while the rest are looked at
 const CLASSES = 10;  // bars; the others are counted
 
 export async function channel(panel, current) {
-  await cards(panel, [layers(), element("p", { class: "wide-note", "data-control": "channel.note" }, "A channel is one of the things that a layer looks for. Which ones it has found is seen from what excites it.")], (run, body) => card(run, body, current));
+  await cardsOfLayers(panel, [layers(), element("p", { class: "wide-note", "data-control": "channel.note" }, "A channel is one of the things that a layer looks for. Which ones it has found is seen from what excites it.")], (run, body) => card(run, body, current));
 }
 
 async function card(run, body, current) {
