@@ -30,6 +30,10 @@ def explorer():
     explorer.close()
 
 
+def test_classes_without_names_are_numbers(client):
+    assert client.get("/api/info").json()["classes"] == ["0", "1", "2", "3"]
+
+
 def test_what_there_is(client):
     flat, deep = client.get("/api/info").json()["runs"]
     assert (flat["layers"], flat["top"]) == ([], "")
@@ -94,7 +98,7 @@ WORDS = {
     "inside": "This network has no layer",
     "channel": "This network has no layer",
     "transplant": "This network has no layer",
-    "evidence&method=ig": "Integrated Gradients",
+    "evidence&method=ig&target=3": "Integrated Gradients",
     "evidence&method=sat": "no layer with a feature map",
     "draw": "Draw",
     "find": "6 of 6",

@@ -134,6 +134,7 @@ class Calculations:
 
         try:
             calculation.work(progress)
+            calculation.done = calculation.total = max(1, calculation.total)
             calculation.state = "done"
         except Cancelled:
             calculation.state = "cancelled"

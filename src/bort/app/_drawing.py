@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from bort import explain, invert
-from bort._inspect import evaluating, outputs_of, probabilities_of
+from bort._inspect import evaluating, finite, outputs_of, probabilities_of
 from bort.app._centre import Ink, centred, resized
 from bort.app._exceptions import Unknown
 from bort.app._gallery import GalleryImage, name_of
@@ -122,6 +122,7 @@ class Drawings:
             else:
                 with torch.no_grad(), evaluating(subject.model):
                     outputs = outputs_of(subject.model, x)
+        outputs = finite(outputs, f"the outputs of {run}")
         probabilities = probabilities_of(outputs, multi_label=subject.multi_label)[0]
         return {
             "run": run,

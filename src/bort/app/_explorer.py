@@ -13,7 +13,7 @@ from torch import Tensor
 
 from bort import explain, invert
 from bort._defaults import SALIENT_CHANNELS
-from bort._inspect import evaluating, outputs_of, probabilities_of
+from bort._inspect import evaluating, finite, outputs_of, probabilities_of
 from bort.app._atlas import Atlases
 from bort.app._cache import Cache
 from bort.app._drawing import Drawings
@@ -120,12 +120,26 @@ class Explorer:
             "image_side": max(self.view(self._first).height, self.view(self._first).width),
             "drawing": None if self.drawings.refusal else self.drawings.canvas,
             "no_drawing": self.drawings.refusal,
-            "classes": list(self.view(self._first).class_names),
+            "classes": self.classes(),
             "methods": explain.names(),
             "titles": {name: explain.get(name).label for name in explain.names()},
             "signed": [name for name in explain.names() if explain.get(name).signed],
             "slow": [name for name in explain.names() if explain.get(name).slow],
         }
+
+    def classes(self) -> list[str]:
+        """The names of the first run's classes, and numbers for those without; none while there is no image to count them
+        with."""
+        view, x = self.view(self._first), self._any_input(self._first)
+        if view.class_names or x is None:
+            return list(view.class_names)
+
+        def count() -> int:
+            model = self.subject(self._first).model
+            with torch.no_grad(), evaluating(model):
+                return outputs_of(model, x).shape[1]
+
+        return [view.name(number) for number in range(self._results("classes", count))]
 
     def layers(self, run: str) -> list[dict[str, Any]]:
         """Those with a map, found in one pass; none while there is no image to find them with."""
@@ -231,8 +245,8 @@ class Explorer:
         """The five likeliest classes."""
         subject, x = self.subject(run), self.image(run, image)
         with self.lock, torch.no_grad(), evaluating(subject.model):
-            probabilities = probabilities_of(outputs_of(subject.model, x), multi_label=subject.multi_label)[0]
-        return likeliest(probabilities, self.view(run))
+            outputs = finite(outputs_of(subject.model, x), f"the outputs of {run}")
+        return likeliest(probabilities_of(outputs, multi_label=subject.multi_label)[0], self.view(run))
 
     # --- two images and a layer
 

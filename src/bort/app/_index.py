@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from bort import invert
-from bort._inspect import evaluating, outputs_of, probabilities_of
+from bort._inspect import evaluating, finite, outputs_of, probabilities_of
 from bort.app import _index_store as store
 from bort.app._exceptions import Busy, NoLayer
 from bort.app._exit import seconds_left
@@ -156,7 +156,7 @@ class Index:
     def _predict(self, run: str, start: int, x: Tensor, labels: Tensor) -> None:
         subject, own = self._explorer.subject(run), self.runs[run]
         with torch.no_grad(), evaluating(subject.model):
-            outputs = outputs_of(subject.model, x).cpu().float()
+            outputs = finite(outputs_of(subject.model, x).cpu().float(), f"the outputs of {run}")
         probabilities = probabilities_of(outputs, multi_label=subject.multi_label)
         places = slice(start, start + len(x))
         highest = probabilities.max(dim=1)
