@@ -20,7 +20,9 @@ def explorer():
     torch.manual_seed(0)
     mean, std = (tuple(part.tolist()) for part in data.statistics())
     images = data.normalise(data.test_images[:10])
-    return Explorer(of_models(nets.create("lenet"), images, labels=data.test_labels[:10], mean=mean, std=std))
+    explorer = Explorer(of_models(nets.create("lenet"), images, labels=data.test_labels[:10], mean=mean, std=std))
+    yield explorer
+    explorer.close()
 
 
 def send(tab, name, pixels):
@@ -102,3 +104,4 @@ def test_the_first_image_is_shown(tab, serve, paper, view):
     until(tab, "location.search.includes('image=upload-')")
     tab.locator(".channels button").first.wait_for()
     assert tab.locator("#message").inner_text() == ""
+    explorer.close()
