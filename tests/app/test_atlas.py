@@ -153,7 +153,7 @@ def test_closing_keeps_what_is_known(make, tmp_path, monkeypatch):
     """The next server goes on from there; whole files only."""
     monkeypatch.setattr("bort.app._atlas._LARGEST_BATCH", 1)
     explorer = make(tmp_path)
-    monkeypatch.setattr(explorer.atlases, "_wait", lambda: time.sleep(0.03))  # so that there is time to close it
+    monkeypatch.setattr(explorer.lock, "give_way", lambda *_: time.sleep(0.03))  # so that there is time to close it
     job = explorer.atlases("one", "conv5")
     while job.atlas.known < 3:
         time.sleep(0.01)

@@ -185,6 +185,21 @@ def test_errors_are_sentences(client_of, known, path, status, message):
     assert (answer.status_code, message in answer.json()["message"]) == (status, True)
 
 
+def test_an_atlas_that_the_server_has_let_go_of(client_of, known, monkeypatch):
+    """A page that knows more than the server is told to look again, not that nothing excites the channel."""
+    client, asked = client_of(known), HERE | {"channel": 5, "known": 40}
+    beside = {"other": "other", "other_layer": "conv5"}
+    monkeypatch.setattr("bort.app._atlas._KEPT", 1)
+    for question in ("channel", "portrait", "alike"):
+        finished(known, "one", "conv4")
+        with known.lock:  # nothing is looked at meanwhile
+            answer = client.get(f"/api/{question}", params=asked | beside)
+        assert answer.status_code == 503
+        assert answer.json()["message"].startswith("The test images are being looked at again for conv5 of one")
+    finished(known, "one", "conv5")
+    assert client.get("/api/channel", params=asked).json()["known"] == 40
+
+
 def test_an_export_is_the_page(client_of, known):
     client = client_of(known)
     view = {"view": "channel", "image": "test-0", "layer": "conv5", "channel": "0.5"}

@@ -1,6 +1,7 @@
 """The explorer beside a program that goes on."""
 
 import contextlib
+import gc
 import http.client
 import json
 import os
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 
 import pytest
 import torch
@@ -68,6 +70,26 @@ def test_its_threads_end_with_it(page):
             break
         time.sleep(0.05)
     assert threads() == []
+
+
+def test_closed_it_holds_nothing():
+    """Neither the page, which a notebook keeps, nor a cache of FastAPI's, which keeps endpoints until Python ends."""
+    model = nets.create("lenet")
+    page, alive = bort.explore(model, torch.rand(4, 1, 28, 28)), weakref.ref(model)
+    del model
+    for path in ("info", "find", "atlas?run=model&layer=conv2", "story?view=inside&image=test-0"):
+        assert get(page, f"/api/{path}")[0].status == 200
+    host = page.address.removeprefix("http://").rstrip("/")
+    with contextlib.closing(http.client.HTTPConnection(host, timeout=20)) as connection:
+        connection.request("POST", "/api/jobs?run=model&image=test-0&method=xrai")
+        assert connection.getresponse().status == 200
+    page.close()
+    for _ in range(100):  # the threads that still compute come to their end
+        gc.collect()
+        if alive() is None:
+            break
+        time.sleep(0.05)
+    assert alive() is None
 
 
 LEAVES = """

@@ -173,7 +173,7 @@ def test_waiting_pages_go_before_the_next_batch(explorer):
             held.set()
             while explorer.lock._users < 2:  # until the page waits
                 time.sleep(0.001)
-        explorer.lock.give_way()
+        explorer.lock.give_way(lambda: False)
         order.append("background")
 
     threads = [threading.Thread(target=work) for work in (background, page)]
@@ -183,6 +183,14 @@ def test_waiting_pages_go_before_the_next_batch(explorer):
     for thread in threads:
         thread.join(5)
     assert order == ["page", "background"]
+
+
+def test_it_is_closed_behind_a_long_question(runs):
+    explorer = Explorer(resolve_all(runs), examples=2)
+    with explorer.lock:
+        explorer.index.start()
+        explorer.index.close()
+        assert explorer.index.state == "closed"
 
 
 class Photographs(ImageSet):
@@ -282,3 +290,23 @@ def test_a_bound_for_large_test_sets(monkeypatch):
     assert explorer.image("model", "test-29").shape == (1, 3, 8, 8)
     with pytest.raises(Unknown, match="there are test-0 to test-29"):
         explorer.image("model", "test-30")
+
+
+def test_outputs_without_numbers_are_no_class(client_of):
+    """NaN is not class 0."""
+    model = network()
+    model[-1].weight.data[2] = torch.nan
+    (subject,) = of_models(model, torch.rand(6, 3, 8, 8), labels=[0] * 6, mean=(0.5,) * 3, std=(0.5,) * 3)
+    explorer, words = Explorer([subject], examples=1), "the outputs of model have NaN or Inf for 1 of 1 images"
+    explorer.index.start()
+    assert explorer.index.wait(20)
+    assert (explorer.index.state, explorer.index.message.startswith(words)) == ("failed", True)
+    answer = client_of(explorer).get("/api/predict", params={"run": "model", "image": "test-0"})
+    assert (answer.status_code, answer.json()["message"].startswith(words)) == (400, True)
+
+
+def test_names_of_classes_may_be_long(indexed, client_of):
+    long = "a very long name " * 50
+    (subject,) = of_models(network(), torch.rand(6, 3, 8, 8), labels=[0] * 6, classes=[long, *"bcde"])
+    answer = client_of(indexed([subject])).get("/api/find", params={"label": long})
+    assert (answer.status_code, answer.json()["matches"]) == (200, 6)

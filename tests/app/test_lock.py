@@ -7,15 +7,24 @@ from bort.app._exceptions import Busy
 from bort.app._lock import ComputeLock
 
 
+def until(is_true):
+    """Waits for what another thread does."""
+    for _ in range(5000):
+        if is_true():
+            return
+        time.sleep(0.001)
+    raise AssertionError("never true")
+
+
 def test_who_waits_for_it_when_the_program_ends_does_not_get_it():
-    lock, got = ComputeLock(seconds=1), []
+    lock, got = ComputeLock(seconds=0.5), []
     begun, ending = threading.Event(), threading.Event()
 
     def hold():
         with lock:
             begun.set()
             assert ending.wait(5)
-            time.sleep(0.05)  # the other thread is in end() by now
+            until(lambda: lock._ended)
 
     def wait():
         try:
@@ -29,7 +38,7 @@ def test_who_waits_for_it_when_the_program_ends_does_not_get_it():
     assert begun.wait(5)
     for thread in threads[1:]:
         thread.start()
-    time.sleep(0.1)  # they all wait, and were there before end()
+    until(lambda: lock._users == 21)  # they all wait, and were there before end()
     ending.set()
     lock.end()
     for thread in threads:
@@ -45,7 +54,7 @@ def test_whoever_has_it_takes_it_again_and_finishes():
         with lock:
             begun.set()
             assert ending.wait(5)
-            time.sleep(0.05)  # the other thread is in end() by now
+            until(lambda: lock._ended)
             with lock:
                 finished.append("the part inside")
             finished.append("the whole")

@@ -1,9 +1,12 @@
 """Methods of other packages, registered while the server runs: accepted, described, and slow if they say so."""
 
+import threading
+
 import pytest
 import torch
 
 from bort import explain
+from bort.app._calculations import Calculations
 
 
 def brightness(model, x, target=None):
@@ -41,6 +44,27 @@ def test_a_slow_one_without_progress(registered):
         status = registered.get(f"/api/jobs/{status['job']}").json()
     assert (status["state"], status["done"], status["total"]) == ("done", 1, 1)
     assert registered.get("/api/saliency", params=ask).status_code == 200
+
+
+def test_a_result_that_is_there_is_no_failure(client_of, explorer):
+    """Without progress nothing can stop it: it may have been cancelled, or have taken too long."""
+    begun, go, queue = threading.Event(), threading.Event(), Calculations(seconds=0)
+
+    def lazy(model, x, target=None):
+        begun.set()
+        assert go.wait(10)
+        return x[:, 0]
+
+    with explain.local_registry():
+        explain.register("lazy", lazy, slow=True)
+        client, ask = client_of(explorer, calculations=queue), {"run": "plain", "image": "test-0", "method": "lazy"}
+        job = client.post("/api/jobs", params=ask).json()["job"]
+        assert begun.wait(10)
+        client.delete(f"/api/jobs/{job}")
+        go.set()
+        assert queue.get(job).finished.wait(10)
+        assert queue.get(job).state == "done"
+        assert client.get("/api/saliency", params=ask).status_code == 200
 
 
 def test_only_slow_ones_are_queued(registered):

@@ -29,7 +29,11 @@ def column(tab, key, run):
 
 
 def test_paired_columns(tab, server, explorer):
+    order = []
+    for event in ("request", "requestfinished"):
+        tab.on(event, lambda request, event=event: order.append(event) if "/api/audit" in request.url else None)
     open_at(tab, server, "?view=audit")
+    assert order == ["request", "requestfinished"] * 2, "one after another: an audit may take minutes"
     titles = [text.replace("?", "").strip() for text in tab.locator("table.paired th.title").all_inner_texts()]
     assert titles == [each.title for each in COLUMNS[1:]]
     for number, run in enumerate(explorer.subjects):

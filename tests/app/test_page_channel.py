@@ -144,7 +144,7 @@ def test_a_dead_channel_says_so(tab, server, known, monkeypatch):
 def test_progress_while_it_is_made(tab, server, explorer, monkeypatch):
     """A layer that nobody has looked at: numbers grow, the page can be used, and it is complete at the end."""
     monkeypatch.setattr("bort.app._atlas._LARGEST_BATCH", 2)
-    monkeypatch.setattr(explorer.atlases, "_wait", lambda: time.sleep(0.05))
+    monkeypatch.setattr(explorer.lock, "give_way", lambda *_: time.sleep(0.05))
     open_at(tab, server, "?view=channel&layer=conv3&channel=0.1")
     card(tab).locator("progress").wait_for()
     grows = (
@@ -154,9 +154,29 @@ def test_progress_while_it_is_made(tab, server, explorer, monkeypatch):
     tab.wait_for_function(grows, arg=first)
     card(tab).locator(".after").click()
     tab.locator("h3", has_text="channel 2 of ").first.wait_for()
+    for view in ("evidence", "inside"):
+        tab.locator(f"#tab-{view}").click()
+        until(tab, BUSY)
+    bar = "document.querySelector('.atlas progress')?.value"
+    until(tab, f"{bar} > 0")
+    shown = tab.evaluate(bar)
+    until(tab, f"before => !({bar} <= before)", shown)  # it goes on after one has looked elsewhere
+    tab.locator("#tab-channel").click()
     monkeypatch.undo()
     until(tab, COMPLETE)
     until(tab, "document.querySelectorAll('progress').length === 0")
+
+
+def test_what_the_server_has_let_go_of_is_made_again(tab, server, known, monkeypatch):
+    open_at(tab, server, "?view=channel&channel=0.5,1.5")
+    until(tab, COMPLETE)
+    own = facts(known, 6)
+    known.atlases._jobs.clear()
+    card(tab).locator(".after").click()
+    card(tab).locator("h3", has_text="channel 6 of 130").wait_for()
+    sentence = f"Active on {own.active} of {own.known} test images; its strongest activation is {own.strongest:.2f}."
+    card(tab).locator(".sentence", has_text=sentence).wait_for()
+    assert tab.locator("#message").inner_text() == ""
 
 
 def test_a_failure_can_be_tried_again(tab, server, explorer, monkeypatch):

@@ -20,7 +20,9 @@ def explorer():
     torch.manual_seed(0)
     mean, std = (tuple(part.tolist()) for part in data.statistics())
     images = data.normalise(data.test_images[:10])
-    return Explorer(of_models(nets.create("lenet"), images, labels=data.test_labels[:10], mean=mean, std=std))
+    explorer = Explorer(of_models(nets.create("lenet"), images, labels=data.test_labels[:10], mean=mean, std=std))
+    yield explorer
+    explorer.close()
 
 
 def send(tab, name, pixels):
@@ -81,3 +83,25 @@ def test_sent_from_a_view_without_images_it_is_shown(tab, server, paper):
     until(tab, "location.search.includes('image=upload-')")
     tab.locator(".channels button").first.wait_for()
     assert tab.locator("#picker").is_visible()
+
+
+def test_the_strip_shows_what_is_there(tab, server, paper):
+    """Another sheet after each upload: sent again, an image becomes the last one as it was before."""
+    open_at(tab, server)
+    sheets = []
+    for name, picture in (("one.png", paper // 2), ("other.png", paper // 3), ("one.png", paper // 2)):
+        send(tab, name, picture)
+        tab.locator("#images button:last-child[aria-selected=true]").and_(tab.get_by_title(name)).wait_for()
+        sheets.append(tab.locator("#images .thumb").last.evaluate("node => node.style.backgroundImage"))
+    assert len(set(sheets)) == 3
+
+
+@pytest.mark.parametrize("view", ["inside", "audit"])
+def test_the_first_image_is_shown(tab, serve, paper, view):
+    explorer = Explorer(of_models(nets.create("lenet"), size=28, mean=(0.5,), std=(0.5,)))
+    open_at(tab, serve(explorer), f"?view={view}")
+    send(tab, "paper.png", paper)
+    until(tab, "location.search.includes('image=upload-')")
+    tab.locator(".channels button").first.wait_for()
+    assert tab.locator("#message").inner_text() == ""
+    explorer.close()

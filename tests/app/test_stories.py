@@ -204,3 +204,22 @@ def test_pages_are_not_kept_waiting():
     averages.close()
     assert len(set(seen)) > 1
     assert torch.tensor(seen).diff().max() < 20
+
+
+def test_it_is_closed_behind_a_long_question():
+    lock, begun, left = ComputeLock(), threading.Event(), threading.Event()
+    averages = Averages(lock)
+
+    def compute(number, part):
+        begun.set()
+        try:
+            with part():
+                return number
+        finally:
+            left.set()
+
+    with lock:
+        averages.ask("one", compute, 1)
+        assert begun.wait(5)
+        averages.close()
+        assert left.is_set()

@@ -75,6 +75,22 @@ def test_all_that_is_sent_is_bounded():
         run(send())
 
 
+def test_a_program_can_end_while_an_image_is_decoded():
+    go = threading.Event()
+    with closing(Intake()) as intake:
+
+        async def send():
+            before = set(threading.enumerate())
+            decoding = asyncio.create_task(intake.decode(lambda content: go.wait(10), b""))
+            while not (begun := set(threading.enumerate()) - before):
+                await asyncio.sleep(0)
+            assert all(thread.daemon for thread in begun), "Python waits for those that are not"
+            go.set()
+            assert await decoding
+
+        run(send())
+
+
 def test_one_at_a_time_and_few_that_wait():
     go, at_work, most = threading.Event(), [], []
 

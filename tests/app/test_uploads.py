@@ -36,10 +36,17 @@ def tiled(side):
     return b"II*\0" + struct.pack("<I", 8 + len(tile)) + tile + struct.pack("<H", len(numbers)) + tags + b"\0" * 4
 
 
+def progressive(scans):
+    """A JPEG whose last scan comes so many times more."""
+    content = file(gradient("L"), "JPEG", progressive=True)
+    return content[:-2] + content[content.rindex(b"\xff\xda") : -2] * scans + content[-2:]
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
         (b"", "empty"),
+        (progressive(1000), r"The JPEG has 1,006 scans; at most 100 are taken: save it again"),
         (b"hello", "not an image"),
         (b"%PDF-1.7 not a picture", "not an image"),
         (b"PK\x03\x04 archive/data.pkl, as a checkpoint is", "not an image"),

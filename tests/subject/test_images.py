@@ -85,6 +85,16 @@ def test_a_file_that_is_no_image_is_named(tmp_path):
         resolve(GIVEN, Details(images=tmp_path, **HOW)).test_images(5)
 
 
+def test_a_file_that_has_gone(tmp_path):
+    write_images(tmp_path, ["a.png", "b.png"])
+    subject = resolve(GIVEN, Details(images=tmp_path, **HOW))
+    images, before = subject.image_set(2), subject.image_set(2).fingerprint
+    (tmp_path / "b.png").unlink()
+    with pytest.raises(ValueError, match=r"there is no image .*b\.png"):
+        images.read(1)
+    assert images.fingerprint != before
+
+
 # --- what a program has at hand
 
 

@@ -37,7 +37,7 @@ class RunInfo(Answer):
         description="Of channels, to be asked for at a time: those of large images or networks take long."
     )
     layers: list[LayerInfo]
-    top: str = Field(description="The last layer with a map; empty while there is no image to find it with.")
+    top: str = Field(description="The last layer with a map; empty if there is none, or no image to find it with.")
 
 
 class ImageInfo(Answer):
@@ -176,11 +176,11 @@ class CalculationStatus(Answer):
 
 class Drawn(Answer):
     run: str
-    layer: str
+    layer: str = Field(description="Empty for a network without a layer with a map, whose next three are null.")
     classes: list[Prediction]
-    picture: str = Field(description="A data URL of a PNG: the reconstruction from the layer's whole map.")
-    scale: float = Field(description="The size of the values with the strongest colours.")
-    correlation: float = Field(description="With the input.")
+    picture: str | None = Field(description="A data URL of a PNG: the reconstruction from the layer's whole map.")
+    scale: float | None = Field(description="The size of the values with the strongest colours.")
+    correlation: float | None = Field(description="With the input.")
 
 
 class DrawingAnswer(Answer):
@@ -259,6 +259,7 @@ AuditedLayer = create_model(
 
 class AuditAnswer(Answer):
     n: int = Field(description="Test images that ratio, cosine, claim and agreement are over; 0: there are none.")
+    left_out: int = Field(description="Of the first test images, those that cannot be read.")
     columns: list[AuditColumn]
     layers: list[AuditedLayer]  # type: ignore[valid-type]
 

@@ -17,7 +17,7 @@ from bort._inspect import decisions_of
 from bort.app import _atlas_store as store
 from bort.app._atlas_store import Atlas
 from bort.app._exceptions import Busy
-from bort.app._exit import LONGEST_END
+from bort.app._exit import seconds_left
 from bort.app._index_store import fingerprint
 from bort.explain import Cancelled
 from bort.report import Missing
@@ -94,7 +94,7 @@ class Atlases:
             self._closed = True
             self._lock.notify()
         if self._thread is not None:
-            self._thread.join(LONGEST_END)
+            self._thread.join(seconds_left())
 
     # --- the thread
 
@@ -150,7 +150,7 @@ class Atlases:
         if len(labels.get(run, ())) != count:
             return sum(self._compute(job, n, 1) for n in range(start, start + count)) if count > 1 else 0.0
         back = invert.Backtracker(self._explorer.subject(run).model, job.layer, "gradient")
-        self._wait()
+        self._explorer.lock.give_way(lambda: self._closed, _QUIET_SECONDS)
         with self._explorer.lock:
             begun = time.perf_counter()
             trace = back.trace(inputs[run])
@@ -161,13 +161,6 @@ class Atlases:
         atlas.values[rows], atlas.places[rows] = values.float().cpu().numpy(), places.cpu().numpy()
         atlas.labels[rows], atlas.classes[rows] = labels[run].numpy(), classes.cpu().numpy()
         return seconds
-
-    def _wait(self) -> None:
-        """Until no page asks anything."""
-        while not self._explorer.lock.is_quiet(_QUIET_SECONDS):
-            if self._closed:
-                raise Cancelled
-            time.sleep(0.01)
 
     # --- files
 

@@ -12,8 +12,9 @@ from functools import partial
 from typing import Any, Final
 
 from bort.app._exceptions import Busy
-from bort.app._exit import LONGEST_END, at_exit
+from bort.app._exit import at_exit, seconds_left
 from bort.app._lock import ComputeLock
+from bort.explain import Cancelled
 
 _LONGEST: Final = 0.5  # seconds for a part: a click may have to wait for one
 
@@ -86,13 +87,15 @@ class Averages:
         with self._lock:
             self._closed, thread = True, self._thread
         if thread is not None:
-            thread.join(timeout=LONGEST_END)
+            thread.join(timeout=seconds_left())
+        with self._lock:
+            self._questions.clear()  # they hold images
 
     def _next(self) -> Numbers | None:
         """The newest question, if it is open. Older ones wait until they are asked again."""
         with self._lock:
-            newest = next(reversed(self._questions.values()))
-            if newest.is_open and not self._closed:
+            newest = next(reversed(self._questions.values()), None)
+            if newest is not None and newest.is_open and not self._closed:
                 return newest
             self._thread = None
             return None
@@ -102,14 +105,14 @@ class Averages:
             part = partial(self._part, may_be_slow=not numbers.values)
             try:
                 numbers.values.append(numbers.compute(len(numbers.values), part))
-            except Busy:
+            except (Busy, Cancelled):
                 continue
             except Exception:  # the page says why, when it asks for the same of its image
                 numbers.is_given_up = True
 
     @contextmanager
     def _part(self, *, may_be_slow: bool) -> Iterator[None]:
-        self._compute_lock.give_way()
+        self._compute_lock.give_way(lambda: self._closed)
         with self._compute_lock:
             started = time.monotonic()
             yield

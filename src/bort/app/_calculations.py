@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from bort.app._exceptions import Busy
-from bort.app._exit import LONGEST_END, at_exit
+from bort.app._exit import at_exit, seconds_left
 from bort.explain import Cancelled, Progress
 
 State = Literal["waiting", "running", "done", "failed", "cancelled"]
@@ -98,7 +98,7 @@ class Calculations:
             for calculation in self._calculations.values():
                 calculation.cancelled.set()
             self._lock.notify()
-        self._thread.join(timeout=LONGEST_END)
+        self._thread.join(timeout=seconds_left())
 
     def _stop(self, calculation: Calculation) -> None:
         if calculation.state in ("waiting", "running"):
@@ -134,6 +134,7 @@ class Calculations:
 
         try:
             calculation.work(progress)
+            calculation.done = calculation.total = max(1, calculation.total)
             calculation.state = "done"
         except Cancelled:
             calculation.state = "cancelled"

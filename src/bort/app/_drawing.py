@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from bort import explain, invert
-from bort._inspect import class_probabilities
+from bort._inspect import class_probabilities, evaluating, finite, outputs_of
 from bort.app._centre import Ink, centred, resized
 from bort.app._exceptions import Unknown
 from bort.app._gallery import GalleryImage, name_of
@@ -109,21 +109,27 @@ class Drawings:
 
     def look(self, run: str, x: Tensor, layer: str) -> dict[str, Any]:
         """The likeliest classes, all if they are few, and g of the layer's whole map with its correlation. A layer that the
-        network does not have is its top one."""
+        network does not have is its top one; without any there is no g."""
         subject, view = self._explorer.subject(run), self._explorer.view(run)
+        back: Tensor | None = None
         with self._explorer.lock:
             names = {info["name"] for info in self._explorer.layers(run)}
             if layer not in names:
-                layer = self._explorer.top(run) or explain.top_layer(subject.model, x)
-            trace = invert.Backtracker(subject.model, layer).trace(x)
-            back = trace.back(trace.maps)
-        probabilities = class_probabilities(trace.outputs, multi_label=subject.multi_label)[0]
+                layer = self._explorer.top(run) or next(reversed(explain.map_layers(subject.model, x)), "")
+            if layer:
+                trace = invert.Backtracker(subject.model, layer).trace(x)
+                back, outputs = trace.back(trace.maps), trace.outputs
+            else:
+                with torch.no_grad(), evaluating(subject.model):
+                    outputs = outputs_of(subject.model, x)
+        outputs = finite(outputs, f"the outputs of {run}")
+        probabilities = class_probabilities(outputs, multi_label=subject.multi_label)[0]
         return {
             "run": run,
             "layer": layer,
             "classes": likeliest(probabilities, view, len(probabilities) if len(probabilities) <= _FEW_CLASSES else 5),
-            "reconstruction": back[0],
-            "correlation": invert.correlation(back, x)[0].item(),
+            "reconstruction": None if back is None else back[0],
+            "correlation": None if back is None else invert.correlation(back, x)[0].item(),
         }
 
     def _image(self, content: bytes, *, centre: bool) -> Image:

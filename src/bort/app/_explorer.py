@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -12,12 +13,12 @@ from torch import Tensor
 
 from bort import explain, invert
 from bort._defaults import SALIENT_CHANNELS
-from bort._inspect import class_of_logit, class_probabilities, evaluating, outputs_of, targets_of
+from bort._inspect import class_of_logit, class_probabilities, evaluating, finite, outputs_of, targets_of
 from bort.app._atlas import Atlases
 from bort.app._cache import Cache
 from bort.app._drawing import Drawings
 from bort.app._edits import ChannelEdits
-from bort.app._exceptions import Unknown
+from bort.app._exceptions import NoLayer, Unknown
 from bort.app._exit import at_exit
 from bort.app._gallery import Gallery
 from bort.app._index import Index
@@ -66,6 +67,7 @@ class Explorer:
         # With the report's sizes, so that its numbers are these. Their images are read when a number first needs them.
         self._measured = {prepared.name: prepared for prepared in measured(subjects)}
         self._first = subjects[0].name
+        self._reading, self._is_read = threading.Lock(), False
         self.lock = ComputeLock()
         at_exit(self.lock.end)  # called last: first those who use it are told to stop
         at_exit(self.close)
@@ -118,12 +120,26 @@ class Explorer:
             "image_side": max(self.view(self._first).height, self.view(self._first).width),
             "drawing": None if self.drawings.refusal else self.drawings.canvas,
             "no_drawing": self.drawings.refusal,
-            "classes": list(self.view(self._first).class_names),
+            "classes": self.classes(),
             "methods": explain.names(),
             "titles": {name: explain.get(name).label for name in explain.names()},
             "signed": [name for name in explain.names() if explain.get(name).signed],
             "slow": [name for name in explain.names() if explain.get(name).slow],
         }
+
+    def classes(self) -> list[str]:
+        """The names of the first run's classes, and numbers for those without; none while there is no image to count them
+        with."""
+        view, x = self.view(self._first), self._any_input(self._first)
+        if view.class_names or x is None:
+            return list(view.class_names)
+
+        def count() -> int:
+            model = self.subject(self._first).model
+            with torch.no_grad(), evaluating(model):
+                return outputs_of(model, x).shape[1]
+
+        return [view.name(number) for number in range(self._results("classes", count))]
 
     def layers(self, run: str) -> list[dict[str, Any]]:
         """Those with a map, found in one pass; none while there is no image to find them with."""
@@ -137,14 +153,19 @@ class Explorer:
         return [] if x is None else self._results(("layers", run), find)
 
     def top(self, run: str) -> str:
-        """The last layer with a map, the paper's Z; empty while there is no image to find it with."""
+        """The last layer with a map, the paper's Z; empty if there is none, or while there is no image to find it with."""
         subject, x = self.subject(run), self._any_input(run)
-        return "" if x is None else self._results(("top", run), lambda: explain.top_layer(subject.model, x))
+        if x is None or not self.layers(run):
+            return ""
+        return self._results(("top", run), lambda: explain.top_layer(subject.model, x))
 
     def channel_count(self, run: str, layer: str) -> int:
-        for info in self.layers(run):
+        layers = self.layers(run)
+        for info in layers:
             if info["name"] == layer:
                 return int(info["channels"])
+        if not layers and self._any_input(run) is not None:
+            raise NoLayer(run)
         raise Unknown(f"{run} has no layer {layer!r} with a map.")
 
     def subject(self, run: str) -> Subject:
@@ -163,24 +184,34 @@ class Explorer:
         return self._measured[run]
 
     def audit(self, run: str) -> Audit:
+        self._read()
         return self._results(("audit", run), lambda: self.measured(run).audit)
 
     def image_count(self, run: str) -> int:
         """How many test images the numbers over images are of; 0 if there are none."""
-        try:
-            with self.lock:
-                return len(self.measured(run).images(self.measured(run).sizes.measured))
-        except Missing:
-            return 0
+        return len(self.measured_images(run, self.measured(run).sizes.measured))
+
+    def left_out(self, run: str) -> int:
+        """How many of the first test images could not be read."""
+        own = self.measured(run)
+        return min(own.most, self.test_images.count) - len(self.measured_images(run, own.most))
 
     def measured_images(self, run: str, most: int) -> Tensor:
         """(N, C, H, W): the first of those test images; none if there are none."""
-        own = self.measured(run)
+        self._read()
         try:
-            with self.lock:
-                return own.images(most).to(own.subject.device, own.subject.dtype)
+            return self.measured(run).images(most)
         except Missing:
             return torch.empty(0)
+
+    def _read(self) -> None:
+        """The test images that numbers are over, before ``lock`` is taken: reading photographs takes seconds."""
+        with self._reading:
+            if not self._is_read and self.test_images.count:
+                images, labels = self.test_images.first(max(own.most for own in self._measured.values()))
+                for run, own in self._measured.items():
+                    own.take(images[run], labels[run])
+            self._is_read = True
 
     def measured_pairs(self) -> list[tuple[int, int]]:
         """Sources and targets among them, as in the report; none if there are no images of two classes."""
@@ -191,6 +222,7 @@ class Explorer:
             except Missing:
                 return []
 
+        self._read()
         found: list[tuple[int, int]] = self._results("pairs", find)
         return found
 
@@ -223,7 +255,7 @@ class Explorer:
     def _outputs(self, run: str, image: str) -> Tensor:
         model, x = self.subject(run).model, self.image(run, image)
         with self.lock, torch.no_grad(), evaluating(model):
-            return outputs_of(model, x)
+            return finite(outputs_of(model, x), f"the outputs of {run}")
 
     # --- two images and a layer
 

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from bort import explain
 from bort._environment import describe
+from bort.app._exceptions import NoLayer
 from bort.app._explorer import Explorer
 from bort.app._export_channel import export_channel
 from bort.app._export_inside import export_inside
@@ -65,7 +66,11 @@ def collect(explorer: Explorer, state: PageState) -> list[RunExport]:
         export = RunExport(run)
         if VIEWS[state.view].of_image:
             export.facts["says"] = explorer.predict(run, state.image)
-        VIEWS[state.view].collect(explorer, state, state.of_run(explorer, number), export)
+        own = state.of_run(explorer, number)
+        if VIEWS[state.view].of_layer and not own.layer:
+            export.facts["refusal"] = str(NoLayer(run))
+        else:
+            VIEWS[state.view].collect(explorer, state, own, export)
         exports.append(export)
     return exports
 
@@ -130,7 +135,8 @@ def _draw(explorer: Explorer, state: PageState, own: RunState, export: RunExport
             "input", f"input{', centred' if state.centre else ''}", explorer.drawings.seen(content, centre=state.centre)
         ),
     ]
-    export.add_signal("reconstruction", f"from {layer}: correlation {correlation:.2f}", back)
+    if back is not None:
+        export.add_signal("reconstruction", f"from {layer}: correlation {correlation:.2f}", back)
     export.facts |= {"says": look["classes"][:5], "layer": layer, "correlation": correlation}
 
 
@@ -157,15 +163,17 @@ class ExportedView:
     """Adds the view's pictures and facts to a run's export."""
     title: str
     """Of the exported page, with fields of the page's state in braces."""
+    of_layer: bool = False
+    """Whether it shows a layer's map."""
     of_image: bool = True
     """Whether it is about the image that is chosen, so that what the network says of it belongs to it."""
 
 
 VIEWS = {
-    "inside": ExportedView(export_inside, "Inside: {image}"),
-    "channel": ExportedView(export_channel, "Channels, and {image}", of_image=False),
+    "inside": ExportedView(export_inside, "Inside: {image}", of_layer=True),
+    "channel": ExportedView(export_channel, "Channels, and {image}", of_layer=True, of_image=False),
     "evidence": ExportedView(_evidence, "Evidence: {image}, {method}"),
-    "transplant": ExportedView(_transplant, "Transplant: features of {other} at the places of {image}"),
+    "transplant": ExportedView(_transplant, "Transplant: features of {other} at the places of {image}", of_layer=True),
     "draw": ExportedView(_draw, "A drawing", of_image=False),
     "find": ExportedView(_find, "Test images that were found", of_image=False),
     "audit": ExportedView(_audit, "Audit", of_image=False),

@@ -61,6 +61,8 @@ def _section(number: int, export: RunExport, state: PageState) -> str:
     if "says" in export.facts:
         first = export.facts["says"][0]
         text += f"<p>The network says {escape(first['name'])}, {first['probability']:.1%}.</p>"
+    if "refusal" in export.facts:
+        return text + f"<p>{escape(export.facts['refusal'])}</p></section>"
     figures = "".join(_figure(item) for item in export.pictures)
     text += f'<div class="pictures">{figures}</div>' if figures else ""
     if state.view == "inside" and "classes" in export.facts:

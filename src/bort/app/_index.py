@@ -15,10 +15,10 @@ import torch
 from torch import Tensor
 
 from bort import invert
-from bort._inspect import class_probabilities, evaluating, outputs_of
+from bort._inspect import class_probabilities, evaluating, finite, outputs_of
 from bort.app import _index_store as store
-from bort.app._exceptions import Busy
-from bort.app._exit import LONGEST_END
+from bort.app._exceptions import Busy, NoLayer
+from bort.app._exit import seconds_left
 from bort.app._index_store import RunIndex
 from bort.explain import Cancelled
 from bort.pictures import picture
@@ -88,7 +88,7 @@ class Index:
     def close(self) -> None:
         """End the thread after its batch."""
         self._closed.set()
-        self.wait(LONGEST_END)
+        self.wait(seconds_left())
 
     # --- the thread
 
@@ -138,9 +138,7 @@ class Index:
     def _compute(self, work: Callable[[], None]) -> float:
         """Do it when nobody else computes; how long it took."""
         while True:
-            self._explorer.lock.give_way()
-            if self._closed.is_set():
-                raise Cancelled
+            self._explorer.lock.give_way(self._closed.is_set)
             try:
                 with self._explorer.lock:
                     start = time.perf_counter()
@@ -158,7 +156,7 @@ class Index:
     def _predict(self, run: str, start: int, x: Tensor, labels: Tensor) -> None:
         subject, own = self._explorer.subject(run), self.runs[run]
         with torch.no_grad(), evaluating(subject.model):
-            outputs = outputs_of(subject.model, x).cpu().float()
+            outputs = finite(outputs_of(subject.model, x).cpu().float(), f"the outputs of {run}")
         probabilities = class_probabilities(outputs, multi_label=subject.multi_label)
         places = slice(start, start + len(x))
         highest = probabilities.max(dim=1)
@@ -171,9 +169,12 @@ class Index:
     def _correlate(self, run: str, start: int, x: Tensor, labels: Tensor) -> None:
         if self.no_correlations:
             return
+        if not (layer := self._explorer.top(run)):
+            self.no_correlations = str(NoLayer(run))
+            return
         try:
-            back = invert.reconstruct(self._explorer.subject(run).model, x, self._explorer.top(run))
-        except ValueError as error:  # no layer with a map, for example
+            back = invert.reconstruct(self._explorer.subject(run).model, x, layer)
+        except ValueError as error:  # no activation function that can be followed
             self.no_correlations = f"{run}: {error}"
             return
         self.runs[run].correlations[start : start + len(x)] = invert.correlation(back, x).cpu().numpy()

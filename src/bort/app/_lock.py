@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from types import TracebackType
 
 from bort.app._exceptions import Busy
-from bort.app._exit import LONGEST_END
+from bort.app._exit import seconds_left
+from bort.explain import Cancelled
 
 
 class ComputeLock:
@@ -52,7 +54,7 @@ class ComputeLock:
         """Let nobody take it any more, because the program ends, and wait for whoever has it, but not for long."""
         self._ended = True
         self._count(1)
-        self._lock.acquire(timeout=LONGEST_END)
+        self._lock.acquire(timeout=seconds_left())
 
     def is_quiet(self, seconds: float) -> bool:
         """Whether nobody has or wants the lock, and no other thread has had it for so long: somebody who has just clicked
@@ -60,11 +62,14 @@ class ComputeLock:
         thread, at = self._last
         return not self._users and (thread == threading.get_ident() or time.monotonic() - at >= seconds)
 
-    def give_way(self) -> None:
-        """Wait until nobody has or wants the lock. Work in the background does so before each of its parts: a thread that
-        releases a lock and takes it again at once leaves others waiting."""
-        while self._users:
+    def give_way(self, ended: Callable[[], bool], seconds: float = 0.0) -> None:
+        """Wait until the lock is quiet, see :meth:`is_quiet`; raises Cancelled once it has ``ended``. Work in the background
+        does so before each of its parts: a thread that releases a lock and takes it again at once leaves others waiting."""
+        while not ended():
+            if self.is_quiet(seconds):
+                return
             time.sleep(0.002)
+        raise Cancelled
 
     def _count(self, change: int) -> None:
         with self._count_lock:

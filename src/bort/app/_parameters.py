@@ -26,7 +26,8 @@ class _MethodNames:
         return {**handler(schema), "enum": names}
 
 
-Name = Annotated[str, Field(max_length=200)]
+Name = Annotated[str, Field(max_length=2000)]
+"""Of classes too, which may be whole sentences."""
 Method = Annotated[str, _MethodNames()]
 SlowMethod = Annotated[str, _MethodNames(slow_only=True)]
 ChannelCount = Annotated[int, Field(ge=1, le=100_000)]

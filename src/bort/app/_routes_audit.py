@@ -27,6 +27,7 @@ def routes(explorer: Explorer, stories: Stories) -> APIRouter:
         shown = [{column.key: column.show(layer) for column in COLUMNS} for layer in layers]
         return {
             "n": explorer.image_count(run),
+            "left_out": explorer.left_out(run),
             "columns": [
                 {"key": c.key, "title": c.title, "meaning": c.meaning, "is_number": c.is_number} for c in COLUMNS
             ],

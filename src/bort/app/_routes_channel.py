@@ -7,7 +7,9 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 
 from bort.app import _answers_channel as answers
+from bort.app._atlas_store import Atlas
 from bort.app._channel import ChannelFacts, dead, most_alike
+from bort.app._exceptions import Busy
 from bort.app._explorer import Explorer
 from bort.app._export import data_url
 from bort.app._parameters import Name, Start
@@ -36,14 +38,14 @@ def routes(explorer: Explorer) -> APIRouter:
     def channel(run: Name, layer: Name, channel: Channel, known: Start | None = None) -> dict[str, Any]:
         """What the layer's atlas says of a channel: all that is known so far, or of the first ``known`` images. The atlas is
         begun, as by /api/atlas."""
-        facts = ChannelFacts(explorer.atlases(run, layer).atlas, layer, channel, known)
+        facts = ChannelFacts(_atlas(explorer, run, layer, known), layer, channel, known)
         return facts.described(explorer.view(run))
 
     @router.get("/portrait", response_model=answers.PortraitAnswer)
     def portrait(run: Name, layer: Name, channel: Channel, known: Start) -> dict[str, Any]:
         """The places that excite a channel most, its patterns there, and what the network says without it: of the first
         ``known`` images of the layer's atlas."""
-        facts = ChannelFacts(explorer.atlases(run, layer).atlas, layer, channel, known)
+        facts = ChannelFacts(_atlas(explorer, run, layer, known), layer, channel, known)
         made = explorer.portraits(run, layer, channel, facts)
         return {
             "places": [
@@ -66,13 +68,21 @@ def routes(explorer: Explorer) -> APIRouter:
     ) -> dict[str, Any]:
         """The channel of another run's layer that the same images excite: of all that both atlases know, or of the first
         ``known``. They are begun, as by /api/atlas."""
-        own, beside = explorer.atlases(run, layer).atlas, explorer.atlases(other, other_layer).atlas
+        own, beside = _atlas(explorer, run, layer, known), _atlas(explorer, other, other_layer, known)
         ChannelFacts(own, layer, channel)  # a channel that is not there is an error
         found = most_alike(own, channel, beside, known)
         return {
-            "known": min(own.known, beside.known) if known is None else min(own.known, beside.known, known),
+            "known": min(one for one in (own.known, beside.known, known) if one is not None),
             "channel": None if found is None else found[0],
             "correlation": None if found is None else found[1],
         }
 
     return router
+
+
+def _atlas(explorer: Explorer, run: str, layer: str, known: int | None) -> Atlas:
+    """With ``known`` images at least: a page may ask for those of one that the server has let go of."""
+    atlas = explorer.atlases(run, layer).atlas
+    if known is not None and min(known, atlas.images) > atlas.known:
+        raise Busy(f"The test images are being looked at again for {layer} of {run}; try again in a moment.")
+    return atlas

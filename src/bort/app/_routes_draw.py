@@ -60,6 +60,8 @@ def _look(explorer: Explorer, content: bytes, layer: str, centre: bool, keep: bo
     }
 
 
-def _drawn(reconstruction: Tensor, **facts: Any) -> dict[str, Any]:
+def _drawn(reconstruction: Tensor | None, **facts: Any) -> dict[str, Any]:
+    if reconstruction is None:
+        return facts | {"picture": None, "scale": None}
     scale = scale_of(reconstruction)
     return facts | {"picture": data_url(signal(reconstruction, scale)), "scale": scale}

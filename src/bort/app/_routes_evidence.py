@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from functools import partial
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
@@ -38,8 +37,11 @@ def routes(explorer: Explorer, queue: Calculations) -> APIRouter:
         if not explain.get(method).slow:
             raise ValueError(f"{method} is not slow: ask for its map at /api/saliency.")
         key = json.dumps([run, image, method, target, sorted(given.items())])
-        compute = partial(explorer.saliency.map, run, image, method, target, options=given)
-        return _status(queue.start(key, lambda progress: compute(progress=progress), page))
+
+        def compute(progress: explain.Progress) -> None:
+            explorer.saliency.map(run, image, method, target, options=given, progress=progress)
+
+        return _status(queue.start(key, compute, page))
 
     @router.get("/jobs/{name}", response_model=answers.CalculationStatus)
     def status(name: str, page: Name = "") -> dict[str, Any]:

@@ -73,12 +73,9 @@ class SaliencyMaps:
             return computed
         if progress is None:
             raise Unknown(f"{method} has not been computed for this image yet: start it first.")
-        reports = "progress" in function.options
-        reporting = {"progress": progress} if reports else {}
+        reporting = {"progress": progress} if "progress" in function.options else {}
         saliency = _first(function(self._copy(run), x, target, **given, **reporting))
         self._slow_maps.put(key, saliency)
-        if not reports:
-            progress(1, 1)
         return saliency
 
     def _timed(self, run: str, method: str, compute: Callable[[], T]) -> T:

@@ -10,7 +10,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from bort.app._exit import at_exit
+from bort.app._exit import at_exit, seconds_left
 from bort.app._explorer import Explorer
 from bort.app._listen import LOCAL, hosts, listen
 from bort.data import default_root
@@ -108,16 +108,18 @@ class Exploration:
     """
 
     def __init__(self, explorer: Explorer, port: int = 0) -> None:
-        self._listening, self._explorer = listen(LOCAL[0], port), explorer
-        self.address = _link(self._listening, LOCAL[0], None)
+        self._explorer: Explorer | None = explorer
+        listening = listen(LOCAL[0], port)
+        self.address = _link(listening, LOCAL[0], None)
         """To open in a browser of this machine."""
-        server = _server(explorer, self._listening, LOCAL[0], None, in_frames=True)
-        self._server = _ServerThread(server, self._listening)
+        self._server = _ServerThread(_server(explorer, listening, LOCAL[0], None, in_frames=True), listening)
 
     def close(self) -> None:
-        """End the server. Calling it again does nothing."""
+        """End the server and let go of the models. Calling it again does nothing."""
         self._server.end()
-        self._explorer.close()
+        if (explorer := self._explorer) is not None:
+            self._explorer = None
+            explorer.close()
 
     def __enter__(self) -> Exploration:
         return self
@@ -148,17 +150,18 @@ class _ServerThread:
     end while one of them computes."""
 
     def __init__(self, server: uvicorn.Server, listening: socket.socket) -> None:
-        self._server, self._listening = server, listening
+        self._server: uvicorn.Server | None = server  # None when it has been ended: it holds the networks
+        self._listening = listening
         # Not Thread.join: a Ctrl-C in it marks the thread as ended while it still runs (Python 3.11 and 3.12).
         self._finished = threading.Event()
-        threading.Thread(target=self._run, name="bort-explorer", daemon=True).start()
+        threading.Thread(target=self._run, args=(server,), name="bort-explorer", daemon=True).start()
         while not server.started and not self._finished.wait(0.01):
             pass
         at_exit(self.end)
 
     @property
     def ended(self) -> bool:
-        return self._server.should_exit
+        return self._server is None
 
     def wait(self) -> None:
         while not self._finished.wait(1.0):  # without a limit, Ctrl-C would not be noticed on Windows
@@ -166,13 +169,16 @@ class _ServerThread:
 
     def end(self) -> None:
         """The port is free at once. A calculation that takes long goes on and ends by itself."""
+        if self._server is None:
+            return
         self._server.should_exit = True
-        self._finished.wait(_ENDING_SECONDS)
+        self._finished.wait(min(_ENDING_SECONDS, seconds_left()))
         self._listening.close()
+        self._server = None
 
-    def _run(self) -> None:
+    def _run(self, server: uvicorn.Server) -> None:
         try:
-            self._server.run([self._listening])
+            server.run([self._listening])
         finally:
             self._finished.set()
 

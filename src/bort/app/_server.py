@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from importlib.resources import files
@@ -45,7 +46,9 @@ class Application(FastAPI):
 
 def create(explorer: Explorer, access: Access, calculations: Calculations | None = None) -> FastAPI:
     """The application. It opens the explorer's runs and nothing else: no path ever comes from the page."""
-    queue, stories, intake = calculations or Calculations(), Stories(explorer), Intake()
+    # FastAPI's caches keep endpoints, and all that these refer to, until Python ends.
+    seen: Explorer = weakref.proxy(explorer)
+    queue, stories, intake = calculations or Calculations(), Stories(seen), Intake()
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -62,6 +65,7 @@ def create(explorer: Explorer, access: Access, calculations: Calculations | None
         redoc_url=None,
         responses=ERRORS,
     )
+    app.state.explorer = explorer
     app.add_middleware(SlowBodies)
     app.add_middleware(GZipMiddleware, minimum_size=2000)
     app.add_middleware(Verbs)
@@ -72,17 +76,17 @@ def create(explorer: Explorer, access: Access, calculations: Calculations | None
     @app.get("/colours.css", include_in_schema=False)
     def colours() -> Response:
         """A colour for each run."""
-        return Response(stylesheet(len(explorer.subjects)), media_type="text/css")
+        return Response(stylesheet(len(seen.subjects)), media_type="text/css")
 
     for router in (
-        _routes_images.routes(explorer, access),
-        _routes_uploads.routes(explorer, intake),
-        _routes_inside.routes(explorer),
-        _routes_channel.routes(explorer),
-        _routes_evidence.routes(explorer, queue),
-        _routes_draw.routes(explorer),
-        _routes_find.routes(explorer),
-        _routes_audit.routes(explorer, stories),
+        _routes_images.routes(seen, access),
+        _routes_uploads.routes(seen, intake),
+        _routes_inside.routes(seen),
+        _routes_channel.routes(seen),
+        _routes_evidence.routes(seen, queue),
+        _routes_draw.routes(seen),
+        _routes_find.routes(seen),
+        _routes_audit.routes(seen, stories),
         _routes_story.routes(stories),
     ):
         app.include_router(router)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from typing import Final
 
+import torch
 from torch import Tensor
 
 from bort.app._exceptions import Unknown
@@ -62,6 +64,19 @@ class NumberedImages:
             for run, own in self._measured.items()
         }
         return inputs, {run: read[self._source(run).name][1] for run in self._measured}
+
+    def first(self, count: int) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """So many of the first images as `read` has them, without those that cannot be read for one of the runs."""
+        found = []
+        for number in range(min(count, self.count)):
+            with suppress(Missing, ValueError):
+                inputs, labels = self.read([number])
+                if all(len(own) for own in labels.values()):
+                    found.append((inputs, labels))
+        if not found:
+            return {run: torch.empty(0) for run in self._measured}, {run: torch.empty(0) for run in self._measured}
+        images = {run: torch.cat([inputs[run] for inputs, _ in found]) for run in self._measured}
+        return images, {run: torch.cat([labels[run] for _, labels in found]) for run in self._measured}
 
     def _source(self, run: str) -> Measured:
         """Runs with the same view share the images: reading a data set twice takes seconds."""

@@ -18,6 +18,8 @@ LARGEST_FILE: Final = 8 * 2**20
 MOST_PIXELS: Final = 25_000_000
 MOST_MEMORY: Final = 320_000_000
 """Bytes that decoding an image may take."""
+MOST_SCANS: Final = 100
+"""Of a JPEG: each takes a pass over all its pixels, and a few bytes can ask for one. Programs write about ten."""
 MOST_OBLONG: Final = 50
 """Longer side by shorter: the shorter one is resized to the network's size, and the longer one in proportion."""
 FORMATS: Final = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF")
@@ -54,7 +56,7 @@ def decode(content: bytes, side: int | None = None, paper: Paper = "bright") -> 
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Pillow warns of large images before our own limit below
             with images.open(io.BytesIO(content), formats=FORMATS) as opened:
-                _check(opened)  # by the header: nothing has been decoded yet
+                _check(opened, content)  # by the header: nothing has been decoded yet
                 return _read(opened, side, paper)
     except Refused:
         raise
@@ -71,7 +73,7 @@ def side_of(view: View) -> int:
     return math.ceil(max(view.height, view.width) / (view.crop_part or 1))
 
 
-def _check(opened: ImageFile) -> None:
+def _check(opened: ImageFile, content: bytes) -> None:
     width, height = opened.size
     size = f"The image has {width} × {height} pixels"
     if width < 1 or height < 1:
@@ -80,6 +82,9 @@ def _check(opened: ImageFile) -> None:
         raise Refused(f"{size}; at most {MOST_PIXELS // 10**6} million are taken.")
     if max(width, height) > MOST_OBLONG * min(width, height):
         raise Refused(f"{size}; a side may be at most {MOST_OBLONG} times the other.")
+    scans = content.count(b"\xff\xda") if opened.format in ("JPEG", "MPO") else 0
+    if scans > MOST_SCANS:
+        raise Refused(f"The JPEG has {scans:,} scans; at most {MOST_SCANS} are taken: save it again.")
     needed = memory(opened)
     if needed > MOST_MEMORY:
         raise Refused(

@@ -89,13 +89,13 @@ class View:
         return lambda images: (images.float() / 255 - mean) / std
 
     def read(self, file: str | os.PathLike[str]) -> Tensor:
-        """(1, C, height, width) of an image file."""
+        """(1, C, height, width) of an image file. A ValueError names a file that cannot be read."""
         from PIL import Image as images
         from PIL import ImageOps
 
         path = Path(file)
         if not path.is_file():
-            raise FileNotFoundError(f"there is no image {path}")
+            raise ValueError(f"there is no image {path}")
         try:
             with images.open(path) as image:
                 return self(ImageOps.exif_transpose(image))  # upright, as the camera was held

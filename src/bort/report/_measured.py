@@ -53,6 +53,7 @@ class Measured:
         """``beside``: another subject that sees the same images; they then come in the same order."""
         self.subject, self.sizes, self._beside = subject, sizes or SampleSizes(), beside
         self.name, self.model = subject.name, subject.model
+        self._given: tuple[Tensor, Tensor] | None = None
         self._evaluations: dict[str, measure.Evaluation] = {}
         self._reconstructions: dict[int | None, Reconstructions] = {}
         self._adversaries: dict[Pairs, invert.Synthesis] = {}
@@ -71,7 +72,7 @@ class Measured:
     @cached_property
     def image_set(self) -> ImageSet:
         """The subject's test images by their places. Only of a subject with a function in its place do the sizes matter."""
-        return self.subject.image_set(max(FIRST, self._count))
+        return self.subject.image_set(max(FIRST, self.most))
 
     @cached_property
     def order(self) -> Tensor:
@@ -84,20 +85,29 @@ class Measured:
         return _order(self.image_set)
 
     @property
-    def _count(self) -> int:
+    def most(self) -> int:
+        """How many test images are needed for everything."""
         sizes = self.sizes
         return max(sizes.measured, sizes.evaluated, sizes.pairs, sizes.shown)
 
     @cached_property
     def _test_images(self) -> tuple[Tensor, Tensor]:
         """Enough for everything, and their labels."""
-        return self.read(range(self._count))
+        if self._given is not None:
+            if not len(self._given[1]):
+                raise Missing(f"{self.name} has no test images that can be read")
+            return self._given
+        return self.read(range(self.most))
 
     def read(self, numbers: Sequence[int]) -> tuple[Tensor, Tensor]:
         """The test images with these numbers in :attr:`order`, as the network sees them, and their labels."""
         places = [int(self.order[number]) for number in numbers if number < len(self.order)]
         images, labels = self.image_set.at(places)
         return images.to(self.subject.device, self.subject.dtype), labels
+
+    def take(self, images: Tensor, labels: Tensor) -> None:
+        """Use these as the first test images: what has been read by somebody else, who may have left some out."""
+        self._given = images, labels
 
     def images(self, count: int) -> Tensor:
         """The first test images, (N, C, H, W), as the network sees them."""

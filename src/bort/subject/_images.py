@@ -71,7 +71,11 @@ class FileImages(ImageSet):
         """Over path, size and time of change of every file."""
         digest = hashlib.sha256()
         for file in self._files.files:
-            status = file.stat()
+            try:
+                status = file.stat()
+            except OSError:  # it has gone since the folder was listed
+                digest.update(os.fsencode(file.absolute()) + b"\0gone\n")
+                continue
             digest.update(os.fsencode(file.resolve()) + f"\0{status.st_size} {status.st_mtime_ns}\n".encode())
         return digest.hexdigest()
 

@@ -24,6 +24,9 @@ export async function watch(run, layer, tell) {
   watched.delete(key);
 }
 
+// The server has let go of what was known, or has been started anew: it has to look at the images again.
+export const forgetAll = () => known.clear();
+
 export async function startAgain(run, layer) {
   known.set(keyOf(run, layer), await fetchJson(url("atlas", { run: run.name, layer, again: true })));
 }

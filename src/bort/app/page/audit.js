@@ -6,8 +6,11 @@ import { explain } from "./help.js";
 import { info, state } from "./state.js";
 
 export async function audit(panel, current) {
-  const answers = await Promise.all(info.runs.map((run) => ask("audit", { run: run.name })));
-  if (!current()) return;
+  const answers = [];
+  for (const run of info.runs) {  // one after another: the server computes one at a time, and refuses who has waited for half a minute
+    answers.push(await ask("audit", { run: run.name }));
+    if (!current()) return;
+  }
   if (panel.dataset.view !== "audit") {
     panel.dataset.view = "audit";
     panel.replaceChildren(element("div", { class: "controls" }), element("section", { class: "card audit" }));
@@ -25,7 +28,9 @@ export async function audit(panel, current) {
 function about(answers) {
   const n = Math.max(...answers.map((answer) => answer.n));
   const measured = n ? `Ratio, cosine, claim and agreement are over ${n} test images.` : "There are no test images for ratio, cosine, claim and agreement.";
-  return `${measured} Bars in a column have one scale. A click below a column's title sorts by it.`;
+  const leftOut = Math.max(...answers.map((answer) => answer.left_out));
+  const unread = leftOut ? ` ${leftOut} more cannot be read and ${leftOut === 1 ? "is" : "are"} left out.` : "";
+  return `${measured}${unread} Bars in a column have one scale. A click below a column's title sorts by it.`;
 }
 
 // --- what is in the table

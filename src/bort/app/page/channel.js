@@ -1,23 +1,31 @@
 // The page of a channel: the test images that excite it most, the classes, its pattern, and what the network says without it.
 import { ask, url } from "./api.js";
 import { say, set, show } from "./app.js";
-import { isOpen, line, startAgain, statusOf, watch } from "./atlas.js";
+import { forgetAll, isOpen, line, startAgain, statusOf, watch } from "./atlas.js";
 import { signed } from "./channels.js";
-import { cards, element, figureOf, fill, load, slot } from "./elements.js";
+import { element, figureOf, fill, load, slot } from "./elements.js";
 import { chosenImage, open } from "./picker.js";
-import { input, layers } from "./shared.js";
+import { cardsOfLayers, input, layers } from "./shared.js";
 import { chosen, info, layerOf, state, withLast } from "./state.js";
 
 const FIRST = 64;  // so many images are enough for a first portrait, while the rest are looked at
 const CLASSES = 10;  // bars; the others are counted
 
 export async function channel(panel, current) {
-  await cards(panel, [layers(), element("p", { class: "wide-note", "data-control": "channel.note" }, "A channel is one of the things that a layer looks for. Which ones it has found is seen from what excites it.")], (run, body) => card(run, body, current));
+  await cardsOfLayers(panel, [layers(), element("p", { class: "wide-note", "data-control": "channel.note" }, "A channel is one of the things that a layer looks for. Which ones it has found is seen from what excites it.")], (run, body) => card(run, body, current));
 }
 
 async function card(run, body, current) {
   const layer = layerOf(run);
   const status = statusOf(run, layer.name);
+  try { await drawCard(run, layer, status, body, current); } catch (error) {
+    if (error.status !== 503 || !status) throw error;
+    forgetAll();
+    if (current()) await drawCard(run, layer, null, body, current);
+  }
+}
+
+async function drawCard(run, layer, status, body, current) {
   const shown = await shownChannel(run, layer, status);
   if (!current()) return;
   if (status == null || isOpen(status)) look(run, layer.name);
@@ -37,7 +45,10 @@ async function card(run, body, current) {
     if (!current()) return;
     place(portrait);
     body.dataset.shown = JSON.stringify([here, known]);
-  }).catch((error) => { if (current()) say(error.message); });
+  }).catch((error) => {
+    if (error.status === 503) forgetAll();
+    if (current()) say(error.message);
+  });
 }
 
 // The channel that is chosen; of a run without a choice the one most like another run's, or its most salient one.

@@ -4,7 +4,7 @@ import { say, set } from "./app.js";
 import { Canvas } from "./canvas.js";
 import { cards, check, colourOf, element, fill, loadPictures, percent, scaleBar, slot } from "./elements.js";
 import { chosenImage, learn } from "./picker.js";
-import { layers } from "./shared.js";
+import { layers, noLayer } from "./shared.js";
 import { info, remember, state } from "./state.js";
 
 const PAUSE = 50;  // milliseconds between requests, at least
@@ -18,7 +18,7 @@ export async function draw(panel, current) {
     panel.dataset.view = "draw";
     panel.replaceChildren(element("div", { class: "controls" }), element("div", { class: "drawing" }, board.node, element("div", { class: "drawn" })));
   }
-  fill(panel.querySelector(".controls"), [info.runs[0].layers.length ? layers() : null, check("centre it, as MNIST's digits are", "centre")]);
+  fill(panel.querySelector(".controls"), [layers(), check("centre it, as MNIST's digits are", "centre")]);
   if (state.drawing !== name) await load();
   if (!current()) return;
   await follow();
@@ -95,9 +95,9 @@ async function drawCards() {
   await cards(cardsOf, [], async (run, body) => {
     const own = now.runs.find((one) => one.run === run.name);
     const placePictures = await loadPictures(body, [[now.picture, state.centre === "1" ? "as the network sees it, centred" : "as the network sees it"],
-      [own.picture, `reconstruction from ${own.layer}, correlation ${own.correlation.toFixed(2)}`]]);
+      ...(own.picture ? [[own.picture, `reconstruction from ${own.layer}, correlation ${own.correlation.toFixed(2)}`]] : [])]);
     const scale = slot(body, "scale", () => element("div"));
-    scale.replaceChildren(scaleBar(own.scale));
+    scale.replaceChildren(own.picture ? scaleBar(own.scale) : noLayer(scale));
     fill(body, [bars(run, body, own.classes), placePictures(), scale]);
   });
 }
@@ -123,11 +123,11 @@ function bars(run, body, classes) {
 }
 
 // What the networks say in a line each, for screens on which the cards are below the canvas.
-function verdicts({ runs }) {
+function verdicts({ runs, picture: input }) {
   runs.forEach(({ run, classes: [{ name: words, probability }], picture }, number) => {
     const line = board.verdicts.children[number] ?? board.verdicts.appendChild(element("p", { class: "of-run", style: { "--run": colourOf({ name: run }) } }, element("img", { alt: "", width: 48, height: 48 }), element("span")));
     const [image, text] = line.children;
-    [image.src, text.textContent] = [picture, `${run}: ${words}, ${percent(probability)}`];
+    [image.src, text.textContent] = [picture ?? input, `${run}: ${words}, ${percent(probability)}`];
   });
 }
 

@@ -39,7 +39,7 @@ export async function evidence(panel, current, dragged) {
 
 // What is asked of a run's map.
 function mapOf(run) {
-  const sat = state.method === "sat" ? { k: Math.min(Number(state.tracked), info.most_tracked, topOf(run).channels), threshold: state.threshold } : {};
+  const sat = state.method === "sat" ? { k: Math.min(Number(state.tracked), info.most_tracked, topOf(run)?.channels ?? 1), threshold: state.threshold } : {};
   return { run: run.name, image: state.image, method: state.method, target: state.target, options: state.options, ...sat };
 }
 

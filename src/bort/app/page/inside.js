@@ -1,12 +1,12 @@
 // Look inside: a layer's channels, the image that is reconstructed from them, and what changes when channels are edited.
 import { ask, url } from "./api.js";
 import { say, set, show } from "./app.js";
-import { line, startAgain, statusOf, watch } from "./atlas.js";
+import { isOpen, line, startAgain, statusOf, watch } from "./atlas.js";
 import { bars } from "./bars.js";
 import { grid, pager, startOf } from "./channels.js";
 import { editor } from "./editor.js";
-import { button, cards, check, choice, element, figureOf, fill, load, scaleBar, slider, slot } from "./elements.js";
-import { count, input, layers } from "./shared.js";
+import { button, check, choice, element, figureOf, fill, load, scaleBar, slider, slot } from "./elements.js";
+import { cardsOfLayers, count, input, layers } from "./shared.js";
 import { chosen, edits, editsOf, info, layerOf, state, widest } from "./state.js";
 
 export async function inside(panel, current) {
@@ -21,7 +21,7 @@ export async function inside(panel, current) {
     check("clusters in colour", "clusters"),
     button("Undo all edits", "reset", { disabled: !state.edits, click: () => set({ edits: "" }) }),
   ];
-  await cards(panel, controls, (run, body) => card(run, body, current));
+  await cardsOfLayers(panel, controls, (run, body) => card(run, body, current));
 }
 
 async function card(run, body, current) {
@@ -63,7 +63,7 @@ async function card(run, body, current) {
   place();
   fill(body, [bench, shelf]);
   stay();
-  if (!status) setTimeout(() => look(run, layer), 400);  // after what this view shows
+  if (!status || isOpen(status)) setTimeout(() => look(run, layer), 400);  // after what this view shows
   more(sheets, Math.ceil(Math.min(patterns, channels - start) / run.patterns), part, current, place);
 }
 

@@ -7,12 +7,14 @@ import { views } from "./views.js";
 
 const fileNames = new Map();  // of uploads, which the server knows by their digests
 const MOST_OPENED = 16;
+let learned = 0;  // how many times the server has been asked what there is
 export const SMALL = 64;  // pixels of an image's side, up to which each of them is shown as a square
 export const chosenImage = (image) => ({ image, start: "0" });  // chosen channels and edits stay: one compares them over images
 
 // Asks what there is: after an upload the oldest one may be gone, and with the first image layers become known.
 export async function learn() {
   Object.assign(info, await fetchJson(url("info")));
+  learned += 1;
   document.title = `${info.runs.map(({ name }) => name).join(" and ")} – bort explorer`;
   for (const image of info.images) image.label ||= fileNames.get(image.name) ?? "";
 }
@@ -52,7 +54,7 @@ export function thumbnails(list, key, words) {
 function background(name) {
   const [number, count, columns] = [info.images.findIndex((image) => image.name === name), info.images.length, info.image_columns];
   if (number < 0) return { "background-image": `url("${url("input.png", { image: name })}")`, "background-size": "100% 100%" };
-  const sheet = url("strip.png", { until: info.images.at(-1).name });  // another address after each upload, since browsers cache pictures
+  const sheet = url("strip.png", { learned });  // another address after each upload, since browsers cache pictures
   return { "background-image": `url("${sheet}")`, ...inSheet(number, count, columns) };
 }
 
@@ -91,8 +93,9 @@ export async function upload(picture) {
     const { image } = await fetchJson(url("upload"), { method: "POST", body: picture });
     fileNames.set(image, picture.name);
     await learn();
+    const isElsewhere = state.image !== before;  // who has chosen another image meanwhile is not taken away from it
     fit();
-    if (state.image !== before) { say(`${picture.name} is among the images now.`, "note"); await show(); return; }
+    if (isElsewhere) { say(`${picture.name} is among the images now.`, "note"); await show(); return; }
     await set({ ...chosenImage(image), ...(views[state.view].free ? { view: "inside" } : {}) });  // where it can be seen
   } catch (error) {
     say(error.message);

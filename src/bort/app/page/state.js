@@ -43,7 +43,7 @@ export function fit() {
   if (!info.methods.includes(state.method)) drop("method", "the method");
   if (![...options()].every(isOption)) drop("options", "the options");
   state.image ||= names[0] ?? "";
-  state.layer ||= info.runs[0].top;
+  state.layer ||= info.runs.find(({ top }) => top)?.top ?? "";
   if (!names.includes(state.other)) state.other = names[1] ?? state.image;
   const channelsOf = (run) => (run && layerOf(run)?.channels) ?? 0;
   const chosenAreThere = state.channel.split(",").filter(Boolean).map((one) => one.split(".").map(Number)).every(([run, channel]) => channel < channelsOf(info.runs[run]));

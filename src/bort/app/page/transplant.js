@@ -1,15 +1,15 @@
 // Transplant: the target's features at the source's places.
 import { ask } from "./api.js";
 import { thumbnails } from "./app.js";
-import { cards, check, choice, element, figureOf, fill, fixed, loadPictures, scaleBar, slider, slot } from "./elements.js";
-import { count, input, layers } from "./shared.js";
+import { check, choice, element, figureOf, fill, fixed, loadPictures, scaleBar, slider, slot } from "./elements.js";
+import { cardsOfLayers, count, input, layers } from "./shared.js";
 import { layerOf, state, widest } from "./state.js";
 
 export async function transplant(panel, current) {
   const dock = slot(panel, "dock", () => element("div", { class: "dock" }));
   fill(dock, [slider("features", "k", { min: 1, max: widest(), step: 1 }),
     choice("Whose path", "path", [["none", "nobody's (deconvolution)"], ["source", "the source's"], ["target", "the target's"]])]);
-  await cards(panel, [layers(), check("difference", "difference")], (run, body) => drawRun(run, body, current), [images(panel), dock]);
+  await cardsOfLayers(panel, [layers(), check("difference", "difference")], (run, body) => drawRun(run, body, current), [images(panel), dock]);
 }
 
 // Source and target, once for all runs; the target is chosen here.
