@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from playwright.sync_api import expect
 
 from bort import explain
 from tests.app.pages import open_at, until
@@ -19,8 +20,21 @@ def test_the_sentence_follows_the_view(tab, server, client):
     told = client.get("/api/story", params={"view": "inside", "image": "test-1", "layer": "conv5"}).json()
     assert tab.locator("#story").inner_text().split(":")[0] == told["text"].split(":")[0]
     tab.locator("#tab-audit").click()
-    until(tab, "document.getElementById('story').textContent.includes('WᵀW')")
-    assert tab.locator("#story").inner_text() == client.get("/api/story", params={"view": "audit"}).json()["text"]
+    expect(tab.locator("#story")).to_have_text(client.get("/api/story", params={"view": "audit"}).json()["text"])
+
+
+def test_the_sentence_waits_for_a_server_that_is_busy(tab, server):
+    busy = iter([True, True])
+
+    def answer(route):
+        if next(busy, False):
+            route.fulfill(status=503, json={"message": "Other calculations have taken more than 30 seconds."})
+        else:
+            route.continue_()
+
+    tab.route("**/api/story*", answer)
+    open_at(tab, server, "?view=audit")
+    expect(tab.locator("#story")).to_contain_text("WᵀW", timeout=20_000)
 
 
 def test_the_title_names_the_networks_and_percentages_say_of_what(tab, server, explorer):

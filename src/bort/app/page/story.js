@@ -13,7 +13,8 @@ export async function tell() {
   if (place.hidden) return;
   await wait(120);  // a slider that is dragged asks for every view on its way
   for (let pause = 400; mine === newest; pause = Math.min(2 * pause, 3000)) {
-    const { text, pending } = await fetchJson(url("story", Object.fromEntries(changed()))).catch(() => ({ text: "", pending: false }));
+    const { text, pending } = await fetchJson(url("story", Object.fromEntries(changed()))).catch(({ status }) => (
+      status === 503 ? { text: place.textContent, pending: true } : { text: "", pending: false }));  // 503: busy, so asked again
     if (mine !== newest) return;
     if (place.textContent !== text) place.textContent = text;
     if (!pending) return;
