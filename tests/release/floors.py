@@ -22,7 +22,7 @@ RESULT = ROOT / "docs" / "floors.json"
 FOLDER = ROOT / "build" / "floors"
 
 PARTS = {
-    "penalty": "tests/test_penalty.py tests/test_layers.py tests/test_pictures.py tests/test_show.py",
+    "penalty": "tests/test_penalty.py tests/test_layers.py tests/test_pictures.py tests/test_show.py tests/test_intervals.py",
     "models": "tests/test_outputs.py tests/test_layouts.py tests/test_half.py tests/test_failures.py tests/test_wrapped.py",
     "optim": "tests/optim",
     "nets": "tests/nets tests/data",
