@@ -62,7 +62,9 @@ def test_a_penalty_that_would_overflow_in_float16_is_refused(cls):
     assert torch.equal(first, 1.5 * torch.eye(4))  # a refused gradient leaves all weights as they were
 
 
-@pytest.mark.parametrize(("dtype", "decoupled"), [(torch.bfloat16, False), (torch.float16, True)])
+@pytest.mark.parametrize(
+    ("dtype", "decoupled"), [(torch.bfloat16, False), (torch.float16, True)], ids=["bfloat16", "float16"]
+)
 def test_other_half_precision_weights_can_be_scaled(dtype, decoupled):
     p = nn.Parameter((1.5 * torch.eye(4)).to(dtype))
     optimizer = BortS([p], lr=0.1, constraint=1.0, decoupled=decoupled, fused=True)
