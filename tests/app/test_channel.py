@@ -12,6 +12,7 @@ from bort import invert
 from bort.app._atlas_store import Atlas
 from bort.app._channel import ChannelFacts, dead, most_alike
 from bort.app._exceptions import Unknown
+from bort.app._explorer import Explorer
 from bort.app._export import RunExport
 from bort.app._export_channel import export_channel
 from bort.app._page_state import PageState
@@ -26,13 +27,14 @@ __all__ = ["make", "subjects_of_tensors"]
 HERE = {"run": "one", "layer": "conv5"}
 
 
-@pytest.fixture
-def known(make):
+@pytest.fixture(scope="module")
+def known(subjects_of_tensors):
     """An explorer whose atlases of both runs are there."""
-    explorer = make()
+    explorer = Explorer(subjects_of_tensors, examples=4)
     for run in explorer.subjects:
         finished(explorer, run)
-    return explorer
+    yield explorer
+    explorer.close()
 
 
 def atlas_of(values, labels=None, classes=None):
@@ -185,8 +187,10 @@ def test_errors_are_sentences(client_of, known, path, status, message):
     assert (answer.status_code, message in answer.json()["message"]) == (status, True)
 
 
-def test_an_atlas_that_the_server_has_let_go_of(client_of, known, monkeypatch):
+def test_an_atlas_that_the_server_has_let_go_of(client_of, make, monkeypatch):
     """A page that knows more than the server is told to look again, not that nothing excites the channel."""
+    known = make()
+    finished(known, "one")
     client, asked = client_of(known), HERE | {"channel": 5, "known": 40}
     beside = {"other": "other", "other_layer": "conv5"}
     monkeypatch.setattr("bort.app._atlas._KEPT", 1)

@@ -1,6 +1,7 @@
 """What the processes of a pool run: whole trainings, against one process."""
 
 import contextlib
+import functools
 
 import torch
 import torch.distributed as dist
@@ -126,9 +127,14 @@ def synchronised(net, wanted):
 
 def alone(name, optimizer_name, dtype, steps, practice, settings):
     """One process, all the data."""
+    return _alone(name, optimizer_name, dtype, steps, tuple(sorted(practice.items())), tuple(sorted(settings.items())))
+
+
+@functools.lru_cache(maxsize=8)  # several layouts are compared with the same training
+def _alone(name, optimizer_name, dtype, steps, practice, settings):
     net = model(name, dtype)
-    optimizer = optimizer_of(net, optimizer_name, **settings)
-    fit(net, optimizer, name, dtype, steps, **practice)
+    optimizer = optimizer_of(net, optimizer_name, **dict(settings))
+    fit(net, optimizer, name, dtype, steps, **dict(practice))
     return {key: p.detach() for key, p in net.named_parameters()}, optimizer.residuals()
 
 
