@@ -54,3 +54,8 @@ def pytest_collection_finish():
     """What is imported stays: the garbage collector need not look through it in every test."""
     gc.collect()
     gc.freeze()
+
+
+def pytest_unconfigure():
+    """Or Triton's bindings, which are still there at the end, say that they leaked."""
+    gc.unfreeze()

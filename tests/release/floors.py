@@ -35,6 +35,12 @@ PARTS = {
     "report": "tests/report",
     "app": "tests/app",
     "docs": "tests/docs",
+    "augment": "tests/augment",
+    "distributed": "tests/distributed",
+    "tables": "tests/reproduce tests/benchmarks",
+    "examples": "tests/examples",
+    "root": "tests/test_architecture.py tests/test_architectures.py tests/test_colours.py tests/test_files.py "
+    "tests/test_imports.py tests/test_inspect.py tests/test_precision.py tests/test_timm.py",
 }
 """What is run, without the slow tests."""
 

@@ -25,6 +25,13 @@ def test_every_part_passed(part):
     assert result["passed"] > 10
 
 
+def test_every_test_is_in_a_part():
+    """But for those of the release, which are about files and make environments of their own."""
+    named = [floors.ROOT / path for part in floors.PARTS.values() for path in part.split()]
+    files = set((floors.ROOT / "tests").rglob("test_*.py")) - set((floors.ROOT / "tests" / "release").iterdir())
+    assert sorted(file for file in files if not any(file.is_relative_to(path) for path in named)) == []
+
+
 def test_everything_that_is_named_exists():
     for part in floors.PARTS.values():
         assert all((floors.ROOT / path).exists() for path in part.split())

@@ -48,6 +48,7 @@ LABELS: Final = {
 PULLS: Final = (0.0, 0.15, 0.5, 1.5, 5.0, 15.0)
 _METHODS: Final = ("ig", "rise", "sat")
 _HELD_OUT: Final = 10
+_REBUILT: Final = 64
 _WIDE: Final = "-scale-2"
 
 
@@ -122,7 +123,8 @@ def looked_at(trained: Trained, *, images: int, masks: int) -> dict[str, Any]:
     x, _ = trained.examples(images)
     model = trained.model
     top = explain.top_layer(model, x[:1])
-    rebuilt = invert.correlation(invert.reconstruct(model, x[:64], top), x[:64])
+    few = x[:_REBUILT]
+    rebuilt = invert.correlation(invert.reconstruct(model, few, top), few)
     return more_than_accuracy(trained) | {
         "methods": areas_of(model, x, _METHODS, {"rise": {"masks": masks}}),
         "reconstruction": round(rebuilt.double().mean().item(), 4),
@@ -188,8 +190,8 @@ def section(results: list[Result]) -> str:
     text = (
         "`bort reproduce pull`. Pull = λ · Σ lr / (1 − momentum), 0: the optimizer without Bort, with the same weight decay. "
         f"Accuracy and calibration are on every {_HELD_OUT}th training image, which was held out; accuracy under noise, blur "
-        f"and FGSM on at most 1,000 of them, deletion and insertion (probability) on {results[0].metrics.get('images', '–')}."
-        "\n\n"
+        f"and FGSM on at most 1,000 of them, deletion and insertion (probability) on {results[0].metrics.get('images', '–')}"
+        f", reconstruction (correlation with the image, from the top layer) on {_REBUILT}.\n\n"
         "DeiT-S and ResNet-50 have the paper's augmentation and Bort's weight decay of Table 2; *crops and flips*: without "
         "the rest of the augmentation, ResNet-50 also with cross-entropy of one view in place of JSD of three, and the usual "
         "weight decay, 5e-4, in place of the recipe's 2e-5. *ACNN-Small, digits*: a narrow one, 12 epochs of 3,600 digits "
