@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import threading
 from pathlib import Path
 
-_SCRATCH = ".writing"
+SCRATCH = r"\d+-\d+\.writing"
+"""A regular expression for the end of a scratch file's name: process, thread, and that it is being written."""
 
 
 def write_atomically(file: Path, content: str | bytes) -> None:
     """Replace the file by ``content``, by way of a scratch file beside it that is renamed when it is complete. After a
     failure the file is as it was. Of several writers the last one wins: each has a scratch file of its own."""
-    scratch = file.with_suffix(f".{os.getpid()}-{threading.get_ident()}{_SCRATCH}")
+    scratch = file.with_suffix(f".{os.getpid()}-{threading.get_ident()}.writing")
     try:
         scratch.write_bytes(content.encode() if isinstance(content, str) else content)
         os.replace(scratch, file)
@@ -26,7 +28,7 @@ def write_atomically(file: Path, content: str | bytes) -> None:
 
 def is_scratch(name: str) -> bool:
     """Whether a file of this name is what a process that was killed has left of a write."""
-    return name.endswith(_SCRATCH)
+    return name == "recipe.writing" or re.search(rf"\.{SCRATCH}$", name) is not None  # the first is of version 0.1.0
 
 
 def sha256(file: Path) -> str:

@@ -115,9 +115,9 @@ def _hooked(use: Use, visit: Visit, elsewhere: _UsedElsewhere) -> Iterator[None]
 
 
 def _is_self_attention(inputs: tuple[Any, ...], named: dict[str, Any]) -> bool:
-    """Whether query, key and value are the same numbers in memory."""
-    query, key, value = (*inputs, *(named[name] for name in ("query", "key", "value")[len(inputs) :]))[:3]
-    views = {(t.data_ptr(), t.shape, t.stride()) for t in (query, key, value)}
+    """Whether query, key and value are the same numbers in memory, or a subclass is called with the query alone."""
+    given = (*inputs[:3], *(named.get(name) for name in ("query", "key", "value")[len(inputs) :]))
+    views = {(t.data_ptr(), t.shape, t.stride()) for t in given if isinstance(t, Tensor)}
     return len(views) == 1
 
 

@@ -47,6 +47,17 @@ def test_all_that_still_exist_are_called_and_share_their_time():
     assert end.stdout.split("\n") == ["last", "waits True", "first True", ""]
 
 
+def test_one_that_fails_keeps_no_other_from_being_called():
+    end = ended(SCRIPT + "Thing.fails = lambda self: 1 / 0\nmodule.at_exit(thing.fails)")
+    assert (end.returncode, end.stdout.split("\n")) == (0, ["last", "waits True", "first True", ""])
+    assert "ZeroDivisionError" in end.stderr
+
+
+def test_closing_in_a_program_that_goes_on_waits_a_fixed_time():
+    end = ended(SCRIPT + "print(module.seconds_left() == module.LONGEST_CLOSE)")
+    assert end.stdout.startswith("True\n")
+
+
 def test_ctrl_c_ends_the_wait_without_a_traceback():
     end = ended(SCRIPT + "module.at_exit(thing.interrupted)")
     assert (end.returncode, end.stdout, end.stderr) == (130, "Ctrl-C\n", "")

@@ -1,5 +1,6 @@
 """A network without a feature map beside one with: what needs a layer says so, everything else works."""
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -91,6 +92,17 @@ def test_alone(client_of):
     explorer.index.start()
     assert explorer.index.wait(20)
     assert (explorer.index.state, explorer.index.no_correlations) == ("done", SENTENCE)
+    explorer.close()
+
+
+@pytest.mark.parametrize("order", [("flat", "deep"), ("deep", "flat")])
+def test_the_network_beside_it_has_correlations(order):
+    explorer = explorer_of(*order)
+    explorer.index.start()
+    assert explorer.index.wait(20)
+    known = {name: int((~np.isnan(run.correlations)).sum()) for name, run in explorer.index.runs.items()}
+    assert known == {"flat": 0, "deep": 6}
+    assert explorer.index.no_correlations == SENTENCE
     explorer.close()
 
 

@@ -68,6 +68,17 @@ def test_one_logit_says_what_two_say(alike):
         assert said[0]["probability"] == pytest.approx(expected[0]["probability"], abs=1e-6)
 
 
+@pytest.mark.parametrize(("names", "shown"), [((), "1"), (("dark", "bright"), "bright")])
+def test_the_menu_of_classes_has_those_that_logits_are_for(names, shown):
+    explorer = Explorer(of_models(OneLogit(1), torch.rand(4, 1, 8, 8), classes=names))
+    assert explorer.info()["classes"] == [shown]
+    assert explorer.inside.channels("model", "test-0", "conv", rank="effect", target=0)["target"] == shown
+    two = Explorer(of_models(OneLogit(2), torch.rand(4, 1, 8, 8), classes=names))
+    assert two.info()["classes"] == list(names or ("0", "1"))
+    explorer.close()
+    two.close()
+
+
 def test_what_is_explained_is_the_logit_which_is_for_class_1(alike):
     dark = next(f"test-{n}" for n in range(16) if alike.predict("one", f"test-{n}")[0]["class"] == 0)
     assert alike.explained("one", dark, None) == alike.explained("one", dark, 0) == 1

@@ -1,7 +1,7 @@
 """The page of a channel in a real browser: by clicking and by the keyboard, while its atlas is made and afterwards."""
 
 import re
-import time
+import threading
 
 import pytest
 
@@ -143,30 +143,36 @@ def test_a_dead_channel_says_so(tab, server, known, monkeypatch):
 
 def test_progress_while_it_is_made(tab, server, explorer, monkeypatch):
     """A layer that nobody has looked at: numbers grow, the page can be used, and it is complete at the end."""
-    monkeypatch.setattr("bort.app._atlas._LARGEST_BATCH", 2)
-    monkeypatch.setattr(explorer.lock, "give_way", lambda *_: time.sleep(0.05))
+    monkeypatch.setattr("bort.app._atlas._LARGEST_BATCH", 1)
+    images = threading.Semaphore(0)
+    monkeypatch.setattr(explorer.lock, "give_way", lambda *_: images.acquire())
+
+    def grown(before):
+        """The bar's value when it is larger: meanwhile one more image after the other is looked at."""
+        for _ in range(60):
+            if (value := tab.evaluate("document.querySelector('.atlas progress')?.value ?? 0")) > before:
+                return value
+            images.release()
+            tab.wait_for_timeout(150)
+        return pytest.fail(f"the bar stays at {before}")
+
     open_at(tab, server, "?view=channel&layer=conv3&channel=0.1")
     card(tab).locator("progress").wait_for()
-    grows = (
-        "before => { const bar = document.querySelector('progress'); return bar && bar.value > before && bar.value }"
-    )
-    first = tab.wait_for_function(grows, arg=5).json_value()
-    tab.wait_for_function(grows, arg=first)
+    grown(grown(0))
     card(tab).locator(".after").click()
     tab.locator("h3", has_text="channel 2 of ").first.wait_for()
     for view in ("evidence", "inside"):
         tab.locator(f"#tab-{view}").click()
         until(tab, BUSY)
-    bar = "document.querySelector('.atlas progress')?.value"
-    until(tab, f"{bar} > 0")
-    shown = tab.evaluate(bar)
-    until(tab, f"before => !({bar} <= before)", shown)  # it goes on after one has looked elsewhere
+    grown(grown(0))  # it goes on after one has looked elsewhere
     tab.locator("#tab-channel").click()
     monkeypatch.undo()
+    images.release(1000)
     until(tab, COMPLETE)
     until(tab, "document.querySelectorAll('progress').length === 0")
 
 
+@pytest.mark.busy
 def test_what_the_server_has_let_go_of_is_made_again(tab, server, known, monkeypatch):
     open_at(tab, server, "?view=channel&channel=0.5,1.5")
     until(tab, COMPLETE)

@@ -23,6 +23,7 @@ def test_the_sentence_follows_the_view(tab, server, client):
     expect(tab.locator("#story")).to_have_text(client.get("/api/story", params={"view": "audit"}).json()["text"])
 
 
+@pytest.mark.busy
 def test_the_sentence_waits_for_a_server_that_is_busy(tab, server):
     busy = iter([True, True])
 

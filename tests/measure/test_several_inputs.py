@@ -42,6 +42,29 @@ def test_self_attention_has_one(again):
     assert audit(model, x)["attention.in_proj_weight"].ratio == pytest.approx(expected.item(), rel=1e-4)
 
 
+class Short(nn.MultiheadAttention):
+    """As people write it."""
+
+    def forward(self, x, key=None, mask=None):
+        return super().forward(x, x, x, need_weights=False)
+
+
+@pytest.mark.parametrize("arguments", [{}, {"key": None}, {"mask": None}], ids=str)
+def test_a_subclass_that_is_called_with_the_query_alone(arguments):
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            torch.manual_seed(0)
+            self.attention = Short(4, 2, batch_first=True)
+
+        def forward(self, x):
+            return self.attention(x, **arguments)[0]
+
+    x = torch.randn(3, 5, 4)
+    found, expected = audit(Model(), x), audit(Attention(same, same), x)
+    assert found["attention.in_proj_weight"] == expected["attention.in_proj_weight"]
+
+
 class Tied(nn.Module):
     """One weight in two layers, of which the first may be left out."""
 

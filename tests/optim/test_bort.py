@@ -120,6 +120,15 @@ def test_constrained_names_the_weights_of_all_groups():
     assert [name for name, _ in unnamed.constrained()] == ["0.0", "1.0"] == list(unnamed.residuals())
 
 
+def test_names_of_weights_that_longer_names_would_repeat():
+    """Of three weights two are called "w", and the third what the first of them would be called then."""
+    weights = [parameter(4, 3, seed=seed) for seed in range(3)]
+    optimizer = BortS(list(zip(("w", "w", "0.0.w"), weights, strict=True)), lr=0.1)
+    found = optimizer.constrained()
+    assert [p is w for (_, p), w in zip(found, weights, strict=True)] == [True] * 3
+    assert len(optimizer.residuals()) == 3
+
+
 def test_residuals_are_read_from_the_step():
     model = net(torch.float64)
     optimizer = BortS(model.named_parameters(), lr=0.1)

@@ -102,12 +102,15 @@ def test_sensible_settings_are_silent():
         BortS([{"params": [nn.Parameter(torch.ones(3))], "weight_decay": 0.2}, {"params": net().parameters()}], lr=0.1)
 
 
-def test_dampening_lessens_what_overshoots():
-    with pytest.warns(UserWarning, match=r"lr·λ·\(1 − dampening\)/\(1 − momentum\) = 0.5·0.4·0.5/0.1 = 1 ≥ 1"):
-        BortS(net().parameters(), lr=0.5, momentum=0.9, dampening=0.5, constraint=0.4)
+def test_dampening_and_what_overshoots():
+    """The first gradient enters the momentum whole, and all later ones dampened."""
+    with pytest.warns(UserWarning, match=r"lr·λ/\(1 − momentum\) = 0.5·0.4/0.1 = 2 ≥ 1"):
+        BortS(net().parameters(), lr=0.5, momentum=0.9, dampening=0.99, constraint=0.4)
+    with pytest.warns(UserWarning, match=r"lr·λ·\(1 − dampening\)/\(1 − momentum\)² = 0.5·0.018·0.5/0.01² = 45 ≥ 6"):
+        BortS(net().parameters(), lr=0.5, momentum=0.99, dampening=0.5, constraint=0.018)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        BortS(net().parameters(), lr=0.5, momentum=0.9, dampening=0.99, constraint=0.4)
+        BortS(net().parameters(), lr=0.5, momentum=0.99, dampening=0.99, constraint=0.018)
 
 
 @pytest.mark.parametrize("number", [np.float32, np.float64, fractions.Fraction])

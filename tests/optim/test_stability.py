@@ -280,6 +280,14 @@ def test_the_first_rate_of_a_group_stays_known(rate, again):
         assert 0 < move < 0.5 * 0.01 * 0.5 * (1.2**3 - 1.2)  # shortened
 
 
+@pytest.mark.filterwarnings("ignore:param group 0")
+def test_a_group_that_is_taken_out_leaves_no_rate_to_the_next():
+    p, group = start(0.01)
+    optimizer = BortS([start(10.0)[1], group], lr=0.01, momentum=0.9, **FULL)
+    optimizer.param_groups.pop(0)
+    assert stepped(optimizer, p)[0, 0] == pytest.approx(1.2 - 0.01 * 0.5 * (1.2**3 - 1.2), rel=1e-6)
+
+
 def test_an_optimizer_without_a_rate():
     """transformers' Adafactor has lr=None and finds its own rates. The complaint about decoupled=True names the way out."""
 

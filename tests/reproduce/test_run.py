@@ -165,6 +165,23 @@ def test_two_processes_share_a_table(tmp_path, where):
     assert busy.startswith("table1 1/2: mnist5k-lenet-sgd-seed0 later: another process is at it (process ")
 
 
+def test_the_ranks_of_one_training_do_not_wait_for_each_other(tmp_path, monkeypatch):
+    """They are at the same row at the same time."""
+    trained = []
+
+    def other_rank_too(recipe, out, runtime):
+        trained.append(recipe.name)
+        if len(trained) == 1:
+            make("table1", tmp_path, only="lenet-sgd", fit=other_rank_too)
+        monkeypatch.delenv("WORLD_SIZE", raising=False)  # the training itself has one here
+        return fit(recipe, out, runtime)
+
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    _, (file,) = make("table1", tmp_path, only="lenet-sgd", fit=other_rank_too)
+    assert trained == ["mnist5k-lenet-sgd"] * 2
+    assert file.exists()
+
+
 def test_a_training_that_another_command_has_is_waited_for(tmp_path, monkeypatch):
     """`bort train` in the same folder holds no row, but the training."""
     asked, slept = [], []
@@ -181,6 +198,7 @@ def test_a_training_that_another_command_has_is_waited_for(tmp_path, monkeypatch
     assert asked == [sgd, bort, sgd, sgd]
     assert len(slept) == 1, "only when there is nothing else to do"
     assert sum("later: another run is writing there" in line for line in lines) == 1
+    assert sum(line.endswith(f"{sgd}-seed0") for line in lines) == 1, "however often it is tried"
     assert all(file.exists() for file in files)
 
 

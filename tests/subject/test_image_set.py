@@ -110,6 +110,24 @@ def test_images_that_cannot_be_read():
         images.at([1, 3])
 
 
+class Broken(list):
+    """A data set one of whose files is damaged."""
+
+    def __getitem__(self, number):
+        if number == 1:
+            raise OSError("cut off")
+        return super().__getitem__(number)
+
+
+def test_an_item_that_raises_is_an_image_that_cannot_be_read():
+    images = of_models(network(), Broken((torch.rand(3, 8, 8), n) for n in range(3)))[0].image_set(5)
+    with pytest.raises(ValueError, match="image 1 of the data set cannot be read: OSError: cut off"):
+        images.read(1)
+    assert [images.label(place) for place in range(3)] == [0, -1, 2]
+    images.skip_unreadable = True
+    assert images.at([0, 1, 2])[1].tolist() == [0, 2]
+
+
 def test_the_labels_of_a_folder_of_images(tmp_path):
     for split in ("train", "val"):
         write_images(tmp_path, [f"{split}/{name}/{n}.png" for name in "ab" for n in range(2)])

@@ -179,6 +179,23 @@ def test_runs_and_subjects_keep_what_they_have_beside_networks_that_need_it(runs
     assert [subject.test_images(1)[0].shape[1:] for subject in subjects] == [(1, 28, 28), (1, 28, 28), (3, 8, 8)]
 
 
+def own():
+    """For "tests.subject.test_images:own"."""
+    return Subject("own", nets.create("lenet"), View(28, 1, (0.5,), (0.5,)))
+
+
+def test_a_text_that_returns_a_subject_is_as_the_subject_is(tmp_path):
+    write_images(tmp_path, ["a.png"])
+    text, how = "tests.subject.test_images:own", {"size": 8, "mean": (0.1,) * 3, "std": (0.2,) * 3}
+    subjects = of_models({"own": text, "net": network()}, tmp_path, **how)
+    assert [subject.test_images(1)[0].shape[1:] for subject in subjects] == [(1, 28, 28), (3, 8, 8)]
+    for model in (text, own()):
+        (subject,) = of_models(model, torch.rand(2, 1, 28, 28), mean=(0.1,), std=(0.2,), classes="abcdefghij")
+        assert (subject.view.mean, subject.view.class_names) == ((0.1,), tuple("abcdefghij"))
+    with pytest.raises(ValueError, match=rf"mean 0\.1: {text} and {text} have their own"):
+        of_models({"a": text, "b": text}, tmp_path, mean=(0.1,), std=(0.2,))
+
+
 def test_mean_and_names_of_tensors_whoever_sees_them(runs):
     x = torch.rand(2, 1, 28, 28)
     own = Subject("own", nets.create("lenet"), View(28, 1, (0.5,), (0.5,)))

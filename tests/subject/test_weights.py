@@ -125,6 +125,14 @@ def test_one_network_under_two_names_is_no_choice(trained, tmp_path):
     assert is_loaded(tmp_path / "one.ckpt", trained)
 
 
+def test_one_that_has_diverged_under_two_names_is_called_that(trained, tmp_path):
+    with torch.no_grad():
+        trained[0].weight.fill_(torch.nan)
+    torch.save({"state_dict": prefixed("net.", trained) | prefixed("loss.net.", trained)}, tmp_path / "one.ckpt")
+    with pytest.raises(ValueError, match=r"have diverged: 0\.weight has NaN or Inf"):
+        resolve(GIVEN, Details(weights=tmp_path / "one.ckpt"))
+
+
 def test_a_network_of_other_shapes_beside_it_is_no_choice(trained, tmp_path):
     other = nn.Sequential(nn.Conv2d(3, 4, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 128))
     torch.save(prefixed("net.", trained) | prefixed("a.", other), tmp_path / "model.pt")

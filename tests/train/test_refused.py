@@ -121,5 +121,6 @@ def test_a_start_that_failed_can_be_repeated(whole, tmp_path, monkeypatch):
         (tmp_path / "run" / name).write_text("half")
     assert_same(fit(tmp_path / "run"), whole)
     (tmp_path / "run/history.4711-1.writing").write_text("half")
+    (tmp_path / "run/paper.writing").write_text("somebody's")
     fit(tmp_path / "run")
-    assert not list((tmp_path / "run").glob("*.writing"))
+    assert [file.name for file in (tmp_path / "run").glob("*.writing")] == ["paper.writing"]

@@ -209,7 +209,7 @@ class Found(Answer):
     count: int = Field(description="Of test images in the index.")
     correlated: int
     correlated_count: int = Field(description="Of so many images the correlations will be known.")
-    no_correlations: str = Field(description="Why there are none; empty if there are.")
+    no_correlations: str = Field(description="Why networks have none; empty if all have.")
     labels: list[str] = Field(description="The true classes that occur.")
     said: list[str] = Field(description="The predicted classes that occur.")
     matches: int

@@ -13,12 +13,15 @@ import os
 import sys
 import threading
 import time
+import traceback
 import weakref
 from collections.abc import Callable
 from typing import Any, Final
 
 LONGEST_END: Final = 10.0
 """Seconds for which the end of the program waits for calculations, for all of them together."""
+LONGEST_CLOSE: Final = 5.0
+"""Seconds for which closing an explorer waits for a calculation in a program that goes on, and whose end waits again."""
 
 _methods: list[weakref.WeakMethod[Any]] = []
 _lock = threading.Lock()  # of the list
@@ -36,7 +39,7 @@ def at_exit(method: Callable[[], object]) -> None:
 
 def seconds_left() -> float:
     """How long to wait for a calculation that has been stopped."""
-    return LONGEST_END if _until is None else max(0.0, _until - time.monotonic())
+    return LONGEST_CLOSE if _until is None else max(0.0, _until - time.monotonic())
 
 
 def _end() -> None:
@@ -45,8 +48,16 @@ def _end() -> None:
     try:
         for reference in reversed(_methods):
             if (method := reference()) is not None:
-                method()
+                _call(method)
     except KeyboardInterrupt:  # somebody does not want to wait
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(130)  # as shells have it; the interpreter is not taken down around the threads that still compute
+
+
+def _call(method: Callable[[], object]) -> None:
+    """One that fails must not keep the others from being called."""
+    try:
+        method()
+    except Exception:
+        traceback.print_exc()

@@ -70,7 +70,6 @@ class Explorer:
         self._reading, self._is_read = threading.Lock(), False
         self.lock = ComputeLock()
         at_exit(self.lock.end)  # called last: first those who use it are told to stop
-        at_exit(self.close)
         self._results = Cache(self.lock, size=64)
         self._traces = Cache(self.lock, size=12)  # each holds the activations of a pass through the network
         self.test_images = NumberedImages(self._measured)
@@ -81,6 +80,7 @@ class Explorer:
         self.index = Index(self, cache)
         self.atlases = Atlases(self, cache)
         self.portraits = Portraits(self)
+        at_exit(self.close)
         for number in range(min(examples, self.test_images.count)):  # without any, others can be sent
             with contextlib.suppress(Unknown):  # a file that cannot be read
                 self.gallery.offer(self.test_images.named(f"test-{number}"))
@@ -128,18 +128,19 @@ class Explorer:
         }
 
     def classes(self) -> list[str]:
-        """The names of the first run's classes, and numbers for those without; none while there is no image to count them
-        with."""
+        """The names of the classes that the first run's logits are for, and numbers for those without; a single logit is for
+        one of two. Without an image to count logits with, the names that are known."""
         view, x = self.view(self._first), self._any_input(self._first)
-        if view.class_names or x is None:
+        if len(view.class_names) > 2 or x is None:
             return list(view.class_names)
 
-        def count() -> int:
+        def find() -> list[int]:
             model = self.subject(self._first).model
             with torch.no_grad(), evaluating(model):
-                return outputs_of(model, x).shape[1]
+                outputs = outputs_of(model, x)
+            return [class_of_logit(place, outputs) for place in range(outputs.shape[1])]
 
-        return [view.name(number) for number in range(self._results("classes", count))]
+        return [view.name(number) for number in self._results("classes", find)]
 
     def layers(self, run: str) -> list[dict[str, Any]]:
         """Those with a map, found in one pass; none while there is no image to find them with."""

@@ -57,10 +57,14 @@ class Index:
         self.state: State = "waiting"
         self.message = ""
         """Why it failed."""
-        self.no_correlations = ""
-        """Why there are no correlations; empty if there are."""
+        self._without: dict[str, str] = {}  # runs, and why they have no correlations
         self._lock, self._closed = threading.Lock(), threading.Event()
         self._thread: threading.Thread | None = None
+
+    @property
+    def no_correlations(self) -> str:
+        """Why networks have no correlations; empty if all have."""
+        return " ".join(self._without.values())
 
     @property
     def predicted(self) -> int:
@@ -167,15 +171,15 @@ class Index:
         own.of_label[places] = torch.where(is_class, chosen, torch.nan).numpy()
 
     def _correlate(self, run: str, start: int, x: Tensor, labels: Tensor) -> None:
-        if self.no_correlations:
+        if run in self._without:
             return
         if not (layer := self._explorer.top(run)):
-            self.no_correlations = str(NoLayer(run))
+            self._without[run] = str(NoLayer(run))
             return
         try:
             back = invert.reconstruct(self._explorer.subject(run).model, x, layer)
         except ValueError as error:  # no activation function that can be followed
-            self.no_correlations = f"{run}: {error}"
+            self._without[run] = f"{run}: {error}"
             return
         self.runs[run].correlations[start : start + len(x)] = invert.correlation(back, x).cpu().numpy()
 

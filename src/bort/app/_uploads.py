@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+import re
 import warnings
 from typing import TYPE_CHECKING, Any, Final
 
@@ -28,6 +29,8 @@ _GAP: Final = 3
 ``reducing_gap``, of which it says that 3 is hardly to be told from no reduction."""
 _BAND: Final = 2**20  # pixels that are converted at a time
 _ORIENTATION: Final = 0x0112  # EXIF's tag
+_MARKER: Final = re.compile(rb"\xff([^\x00\x01\xd0-\xd8\xff])")
+"""In a JPEG the beginning of a segment, or the image's end; others have no data of their own."""
 
 
 class Refused(ValueError):
@@ -82,15 +85,24 @@ def _check(opened: ImageFile, content: bytes) -> None:
         raise Refused(f"{size}; at most {MOST_PIXELS // 10**6} million are taken.")
     if max(width, height) > MOST_OBLONG * min(width, height):
         raise Refused(f"{size}; a side may be at most {MOST_OBLONG} times the other.")
-    scans = content.count(b"\xff\xda") if opened.format in ("JPEG", "MPO") else 0
-    if scans > MOST_SCANS:
-        raise Refused(f"The JPEG has {scans:,} scans; at most {MOST_SCANS} are taken: save it again.")
+    if opened.format in ("JPEG", "MPO") and _scans(content) > MOST_SCANS:
+        raise Refused(f"The JPEG has more than {MOST_SCANS} scans: save it again.")
     needed = memory(opened)
     if needed > MOST_MEMORY:
         raise Refused(
             f"{size} and would take {needed / 1e6:.0f} MB to decode as {opened.format}; at most {MOST_MEMORY / 1e6:.0f} "
             "are taken: send it smaller, or as PNG or JPEG."
         )
+
+
+def _scans(content: bytes) -> int:
+    """The scans of a JPEG, as far as they matter. Markers are followed as decoders do: past what segments hold, to the end of
+    the image, behind which phones put a film."""
+    scans, place = 0, 2
+    while scans <= MOST_SCANS and (marker := _MARKER.search(content, place)) and marker[1] != b"\xd9":
+        scans += marker[1] == b"\xda"
+        place = marker.end() + max(2, int.from_bytes(content[marker.end() : marker.end() + 2], "big"))
+    return scans
 
 
 def memory(opened: ImageFile) -> int:

@@ -12,14 +12,14 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from bort._files import SCRATCH
 from bort.data._folder import Folder
 from bort.data._published import default_root
 
 FORMAT = 1
 """Of the bytes, the manifest and the journal: with another number everything is made anew."""
-_SCRATCH = r"(\d+-\d+\.)?writing"  # of bort._files
 _OURS = re.compile(
-    rf"packed-(?P<stamp>[0-9a-f]{{16}})(?P<own>\.[\w-]+)??\.(bytes|part|journal|json|(?P<scratch>{_SCRATCH}))"
+    rf"packed-(?P<stamp>[0-9a-f]{{16}})(?P<own>\.[\w-]+)??\.(bytes|part|journal|json|(?P<scratch>writing|{SCRATCH}))"
 )
 _ABANDONED = 24 * 3600  # seconds after which a file that one process writes without a lock belongs to nobody
 

@@ -1,6 +1,7 @@
 r"""The pull so far, counted step by step: :math:`P = \lambda \sum_t \alpha_t / (1 - \mu)` (`bort.optim._pull`).
 
-μ is the momentum of SGD where the penalty is coupled; with dampening τ, λ is (1 − τ) times as large there. Coupled to another
+μ is the momentum of SGD where the penalty is coupled; with dampening τ, λ is (1 − τ) times as large there, but for
+the first step, which is not counted apart. Coupled to another
 optimizer (``decoupled=False`` with Adam), the penalty is scaled with the gradient, and there is no such number.
 """
 

@@ -184,7 +184,8 @@ class Bort(Optimizer):
             for index, _, group, weights in pending:
                 _settings.refuse_overflow(group, index, weights)
         for index, group_penalty, group, weights in pending:
-            first_rate = self._first_rates[index] if index < len(self._first_rates) else None
+            # With another number of groups some were taken out by hand, and it is not known which rates were theirs.
+            first_rate = self._first_rates[index] if len(self._first_rates) == len(self.param_groups) else None
             for step in group_penalty.begin(self, group, weights, lent, first_rate):
                 group_penalty.apply(step)
         for index, group_penalty, group, _ in pending:
@@ -217,6 +218,8 @@ class Bort(Optimizer):
             names = [
                 name if count[name] == 1 else longer.format(*each) for name, each in zip(names, found, strict=True)
             ]
+        if len(set(names)) < len(names):  # longer names may be those that the user gave to others
+            names = [f"{index}.{place}.{name}" for index, place, name, _ in found]
         return [(name, p) for name, (*_, p) in zip(names, found, strict=True)]
 
     @torch.no_grad()

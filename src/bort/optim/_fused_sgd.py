@@ -1,7 +1,9 @@
 """A fault of torch's fused SGD: after a first step that it skips, its momentum is whatever was in memory.
 
 It makes the momentum with ``empty_like`` and leaves it to its kernel to write there, which does nothing if GradScaler has
-found an inf. The next step adds its gradient to that. SGD's other forms are not called for such a step.
+found an inf. The next step adds its gradient to that. SGD's other forms are not called for such a step. (Where there is
+dampening they take the first gradient whole; after a skipped first step the fused form still dampens it, since only the host
+could tell it that this is the first.)
 """
 
 from __future__ import annotations

@@ -41,7 +41,8 @@ def constraint_for(
         warmup: steps at the beginning in which the learning rate rises linearly. The optimizers' argument of this name is
             another one: there λ grows from 0, which is not counted here and makes the pull smaller.
         momentum: of BortS, whose penalty passes through it; 0 for BortA, BortL and all decoupled ones.
-        dampening: of BortS with momentum, if it has any: the part of each gradient that does not enter the momentum.
+        dampening: of BortS with momentum, if it has any: the part of each gradient that does not enter the momentum. The
+            first gradient enters whole, which is not counted here.
 
     Example:
         >>> round(bort.constraint_for(5, lr=5e-4, steps=60 * 195, schedule="cosine", warmup=3 * 195), 2)

@@ -143,7 +143,8 @@ def refuse_overflow(group: dict[str, Any], index: int, weights: list[Weight]) ->
     name = next(name for name, p in constrained(group) if p is half)
     raise TypeError(
         f"parameter {name!r} of param group {index} has a float16 gradient with GradScaler's factor in it, in which a "
-        "coupled penalty overflows: use decoupled=True, or keep the weight in float32 (with torch.autocast) or bfloat16"
+        "coupled penalty overflows once GradScaler has raised it: use decoupled=True, or keep "
+        "the weight in float32 (with torch.autocast) or bfloat16"
     )
 
 
@@ -233,21 +234,23 @@ def _warn_of_decay(spec: PenaltySpec, scale: float, decay: float, index: int, st
 def _warn_of_overshoot(spec: PenaltySpec, lr: float, dampening: float, index: int, stacklevel: int) -> None:
     scale = 1.0 if spec.scale == "adaptive" else spec.target
     slow = 1 - spec.momentum
-    step = lr * spec.constraint * spec.every * scale * (1 - dampening)
+    step = lr * spec.constraint * spec.every * scale
     symbols, numbers = "lr·λ", f"{lr:g}·{spec.constraint:g}"
     if spec.every > 1:
         symbols, numbers = f"{symbols}·every", f"{numbers}·{spec.every}"
     if scale != 1:
         symbols, numbers = f"{symbols}·scale", f"{numbers}·{scale:g}"
-    if dampening:
-        symbols, numbers = f"{symbols}·(1 − dampening)", f"{numbers}·{1 - dampening:g}"
-    if step >= slow:
+    if step >= slow:  # also with dampening: the first gradient enters the momentum whole
         warnings.warn(
             f"param group {index}: {symbols}/(1 − momentum) = {numbers}/{slow:.3g} = {step / slow:.3g} ≥ 1: the penalty "
             "overshoots its target, and far from it the stability guard has to shorten it. Lower constraint or lr.",
             stacklevel=stacklevel,
         )
-    elif step >= _SWING * slow**2:
+        return
+    if dampening:
+        symbols, numbers = f"{symbols}·(1 − dampening)", f"{numbers}·{1 - dampening:g}"
+        step *= 1 - dampening
+    if step >= _SWING * slow**2:
         warnings.warn(
             f"param group {index}: {symbols}/(1 − momentum)² = {numbers}/{slow:.3g}² = {step / slow**2:.3g} ≥ {_SWING}: "
             f"the momentum {spec.momentum:g} carries σ past its target and back for about {2 / slow:.0f} steps, a weight "

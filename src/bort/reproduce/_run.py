@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -68,14 +69,16 @@ def reproduce(
     files = [out / _file(table, experiment) for experiment in experiments]
     missing = [e for e, file in zip(experiments, files, strict=True) if not _is_made(e, file, say)]
     say(f"{table}: {len(experiments) - len(missing)} of {len(experiments)} results are there, {len(missing)} to make")
-    fit = _setting_aside(fit, say)
+    fit, begun = _setting_aside(fit, say), set[str]()
 
     def make(experiment: Experiment, title: str) -> None:
         with _claimed(experiment, runs):
             if _is_made(experiment, out / _file(table, experiment), lambda _: None):
                 say(f"{title} has been made by another process")
                 return
-            say(title)
+            if title not in begun:
+                begun.add(title)
+                say(title)
             _run(table, experiment, out, runs, runtime, quick=quick, fit=fit).write(out)
 
     _in_any_order(
@@ -108,7 +111,11 @@ def _in_any_order(
 
 @contextmanager
 def _claimed(experiment: Experiment, runs: Path) -> Iterator[None]:
-    """Inside, no other process trains or measures this recipe with this seed, also for another table."""
+    """Inside, no other process trains or measures this recipe with this seed, also for another table. The ranks of one
+    training go through the rows together."""
+    if _ranks() > 1:
+        yield
+        return
     folder = _folder(experiment.recipe, runs)
     runs.mkdir(parents=True, exist_ok=True)
     with held(runs / f".{folder.name}.lock", "another process is at it"):
@@ -122,6 +129,8 @@ def _setting_aside(fit: Fit, say: Callable[[str], None]) -> Fit:
         try:
             return fit(recipe, folder, runtime)
         except OtherRecipe:
+            if _ranks() > 1:  # only one of them knows
+                raise
             asides = (folder.with_name(f"{folder.name}-before-{number}") for number in itertools.count(1))
             aside = next(path for path in asides if not path.exists())
             folder.rename(aside)
@@ -129,6 +138,11 @@ def _setting_aside(fit: Fit, say: Callable[[str], None]) -> Fit:
             return fit(recipe, folder, runtime)
 
     return fitted
+
+
+def _ranks() -> int:
+    """How many processes train together, by torchrun."""
+    return int(os.environ.get("WORLD_SIZE", 1))
 
 
 def _run(

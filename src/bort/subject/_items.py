@@ -23,6 +23,10 @@ class Items(Protocol):
     def __getitem__(self, index: int, /) -> Any: ...
 
 
+class _Unreadable(ValueError):
+    """The data set raises an error instead of giving the image."""
+
+
 class ItemImages(ImageSet):
     """The images of a data set."""
 
@@ -42,7 +46,10 @@ class ItemImages(ImageSet):
 
     def label(self, place: int) -> int:
         listed = int(self.labels[place])
-        return listed if listed >= 0 else _item(self._items, place)[1]
+        try:
+            return listed if listed >= 0 else self.read(place)[1]
+        except _Unreadable:
+            return -1
 
     def read(self, place: int) -> tuple[Tensor, int]:
         image, label = _item(self._items, place)
@@ -63,7 +70,10 @@ def first_item(items: Items) -> Any:
 
 def _item(items: Items, number: int) -> tuple[Any, int]:
     """An image and its label, -1 if there is none."""
-    item = items[number]
+    try:
+        item = items[number]
+    except Exception as error:  # whatever the code of a data set raises
+        raise _Unreadable(f"image {number} of the data set cannot be read: {type(error).__name__}: {error}") from error
     image, label = item, None
     if isinstance(item, Mapping):
         image = next((item[key] for key in ("pixel_values", "image", "img") if key in item), None)

@@ -83,6 +83,8 @@ def of_models(
         subject = _subject(name, model, to_runs if _has_a_view(model) else given)
         subject = replace(subject, multi_label=subject.multi_label or multi_label)
         subjects.append(subject if images is None else _with_images(subject, images, tensors, labels, given))
+    if tensors is None and all(_view(each.view, given) != each.view for each in subjects):  # texts that return Subjects
+        refuse(given, f"{' and '.join(map(str, named.values()))} have their own", "size", "mean", "std", "classes")
     return subjects
 
 
@@ -96,7 +98,7 @@ def _has_a_view(model: Model) -> bool:
 def _subject(name: str, model: Model, given: Details) -> Subject:
     own_name = None if name == "model" else name
     if isinstance(model, (str, os.PathLike)):
-        return resolve(model, given, name=own_name)
+        return resolve(model, given, name=own_name, shared=True)
     if isinstance(model, Subject):
         if model.view is not None:
             refuse(given, f"the Subject {model.name} has its own, in its view", "size", "mean", "std", "classes")

@@ -63,6 +63,7 @@ def resolve(
     name: str | None = None,
     device: str | torch.device = "cpu",
     data_root: Path | None = None,
+    shared: bool = False,
 ) -> Subject:
     """The subject that a person named, by one of:
 
@@ -72,7 +73,9 @@ def resolve(
     - "package.module:function", a function that returns a model, or a Subject with everything that is known of it.
 
     Networks without a run have the weights that they start from, unless ``details`` name others. How they see an image is
-    what timm, torchvision or the checkpoint's image processor say, as far as ``details`` do not say it.
+    what timm, torchvision or the checkpoint's image processor say, as far as ``details`` do not say it. A Subject that a
+    function returns keeps what it has itself: ``details`` that say it again are refused, unless they are ``shared`` with
+    other networks.
 
     Example:
         >>> subject.resolve("timm/resnet18").view.size
@@ -93,7 +96,8 @@ def resolve(
     names = details.class_names()
     model, view = _network(given, details, names)
     if isinstance(model, Subject):
-        refuse(details, f"the Subject that {given} returns has its own", "size", "mean", "std", "classes")
+        if not shared:
+            refuse(details, f"the Subject that {given} returns has its own", "size", "mean", "std", "classes")
         subject = replace(model, name=name or model.name)
     else:
         view = checked_view(view, details.size, details.mean, details.std, names)

@@ -105,7 +105,7 @@ def _renamed(found: dict[str, Tensor], own: Mapping[str, Tensor], file: Path) ->
     best = max(sorted(parts), key=lambda prefix: (shapes[prefix], len(parts[prefix]), -len(prefix)))
     whole = [prefix for prefix in sorted(parts) if shapes[prefix] == len(own)]
     others = [prefix for prefix in whole if prefix != best]
-    if any(not torch.equal(found[parts[prefix][name]], found[parts[best][name]]) for prefix in others for name in own):
+    if any(_differ(found[parts[prefix][name]], found[parts[best][name]]) for prefix in others for name in own):
         places = " and ".join(f"{prefix}*" if prefix else "names without a prefix" for prefix in whole)
         raise ValueError(
             f"the weights in {file} fit the network more than once, as {places}, and are not the same: save the ones to look "
@@ -117,6 +117,11 @@ def _renamed(found: dict[str, Tensor], own: Mapping[str, Tensor], file: Path) ->
         for name, value in found.items()
         if name.startswith(best)
     }
+
+
+def _differ(one: Tensor, other: Tensor) -> bool:
+    """Where both are NaN they agree: weights that have diverged are to be called that."""
+    return not torch.equal(one, other) and not bool(((one == other) | (one.isnan() & other.isnan())).all())
 
 
 def _by_prefix(found: Iterable[str], own: Iterable[str]) -> dict[str, dict[str, str]]:

@@ -103,7 +103,7 @@ async function drawCards() {
 }
 
 function hint() {
-  const few = info.classes.length && info.classes.length <= 12 ? ` one of ${info.classes.join(", ")}` : "";
+  const few = info.classes.length > 1 && info.classes.length <= 12 ? ` one of ${info.classes.join(", ")}` : "";
   return board.hint ??= element("p", { class: "hint" }, `Draw${few} in the box, with mouse, finger, pen or keys. What the networks make of it appears here while you draw.`);
 }
 

@@ -93,7 +93,7 @@ function progress(panel, { state: now, message, predicted, count, correlated, co
   const parts = [count ? `${number(matches)} of ${number(predicted)} test images` : "There are no test images to look through: give some with images=FOLDER (in a command --images FOLDER)"];
   if (now === "failed") parts.push(`the others could not be asked about: ${message}`);
   else if (isIndexing) parts.push(isPredicting ? `${number(count - predicted)} more are being looked at` : `correlations of the first ${number(most)}: ${number(correlated)} so far`);
-  else if (none) parts.push(`no correlations: ${none}`);
+  else if (none) parts.push(`without correlations: ${none}`);
   else if (count) parts.push(`correlations are known of the first ${number(most)}`);
   words.textContent = `${parts.join("; ")}.`;
   fill(node, [words, isIndexing ? bar : null, now === "failed" ? again : null]);
