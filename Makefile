@@ -55,7 +55,7 @@ oracles: $(VENV)/dev.done  ## PyTorch's own optimizer tests and Quantus' metrics
 	@$(BIN)/python tests/oracles/torch_optim.py $(if $(FILE),--file $(FILE))
 	@$(BIN)/python tests/oracles/quantus_metrics.py
 
-floors: $(VENV)/dev.done  ## the fast tests with the oldest dependencies that pyproject.toml allows (docs/release.md); ten minutes, and the network
+floors: $(VENV)/dev.done  ## the fast tests with the oldest dependencies that pyproject.toml allows (docs/release.md); five minutes, and the network
 	@$(PIP) --quiet uv
 	@$(BIN)/python -m tests.release.floors
 
