@@ -4,9 +4,8 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --disable-pip-version-check --constraint constraints.txt
-# One more than two cores: a test may wait for a browser or for other processes. All tests of a file stay in one worker, which
-# makes what they share once; in order, so that the last ones are short.
-WORKERS ?= 3
+# A file's tests stay in one process, which makes what they share once; in order, so that the last ones are short.
+WORKERS ?= 2
 PARALLEL := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 # Containers often set this, and each of the tests' many processes would then compile all modules anew.
 unexport PYTHONDONTWRITEBYTECODE
