@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from bort.optim import constraint_for as constraint_for
     from bort.optim import param_groups as param_groups
 
-__version__ = "0.2.0.dev0"
+__version__ = "0.2.0"
 __all__ = ["BortA", "BortL", "BortS", "audit", "bortify", "constraint_for", "explore", "param_groups", "show"]
 
 _HOME = {"audit": "bort.measure", "explore": "bort.app", "show": "bort._show"} | dict.fromkeys(
