@@ -17,6 +17,9 @@ def test_the_citation_is_of_this_version_and_of_the_paper():
     assert paper["year"] == 2023
 
 
-def test_the_changelog_begins_with_this_version():
-    first = re.search(r"^## (\S+?),? ", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), flags=re.MULTILINE)
+def test_the_changelog_begins_with_this_version_and_its_day():
+    first = re.search(r"^## (\S+), (.+)$", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), flags=re.MULTILINE)
     assert first[1] == bort.__version__.removesuffix(".dev0")
+    released = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8")).get("date-released")
+    assert first[2] == (f"{released.day} {released:%B %Y}" if released else "not yet released")
+    assert ("dev" in bort.__version__) == (released is None)
