@@ -5,6 +5,7 @@ torchrun --nproc-per-node 2 examples/ddp.py
 
 import torch
 import torch.distributed as dist
+import torch.distributed.nn  # DDP imports it: after init_process_group, it would keep gloo's threads alive
 from torch import nn
 
 import bort
@@ -38,6 +39,6 @@ dist.init_process_group("nccl" if on_gpu else "gloo")
 device = torch.device("cuda", dist.get_rank() % torch.cuda.device_count()) if on_gpu else torch.device("cpu")
 if on_gpu:
     torch.cuda.set_device(device)
-train(device)  # in a function: the model and its threads of gloo are gone before Python ends
+train(device)  # in a function: nothing of it holds the process group when that ends
 dist.barrier()  # a rank that leaves early can make gloo abort the others
 dist.destroy_process_group()

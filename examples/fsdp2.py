@@ -50,6 +50,6 @@ dist.init_process_group("nccl" if on_gpu else "gloo")
 device = torch.device("cuda", dist.get_rank() % torch.cuda.device_count()) if on_gpu else torch.device("cpu")
 if on_gpu:
     torch.cuda.set_device(device)
-train(device)  # in a function: the model and its threads of gloo are gone before Python ends
+train(device)
 dist.barrier()  # a rank that leaves early can make gloo abort the others
 dist.destroy_process_group()

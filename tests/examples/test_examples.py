@@ -26,12 +26,21 @@ def assert_trained(output):
     assert float(lines[-1].split("0.weight ")[1].split(",")[0]) < 0.3
 
 
+ENDED = """
+import os, runpy, sys
+runpy.run_path(sys.argv[1], run_name="__main__")
+threads = [open(f"/proc/self/task/{task}/comm").read().strip() for task in os.listdir("/proc/self/task")]
+assert not any("gloo" in name for name in threads), threads
+"""
+
+
 @pytest.mark.slow
-def test_by_torchrun():
-    """As the example says."""
+def test_by_torchrun(tmp_path):
+    """As the example says. At its end no thread of gloo is left, which could abort Python's end."""
+    (tmp_path / "ended.py").write_text(ENDED)
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     result = subprocess.run(
-        [*torchrun, EXAMPLES / "ddp.py"],
+        [*torchrun, tmp_path / "ended.py", EXAMPLES / "ddp.py"],
         capture_output=True,
         text=True,
         timeout=120,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -75,6 +76,9 @@ def join(device: str) -> Iterator[World]:
         return
     ours = not dist.is_initialized()
     if ours:
+        # Its functions keep the process group that there is when they are defined, as defaults. DDP imports it; were that
+        # later than this, the group's threads would outlive it, and one of them can abort Python's end.
+        importlib.import_module("torch.distributed.nn")
         dist.init_process_group("nccl" if place.type == "cuda" else "gloo")
     try:
         yield World(place, rank, size)
