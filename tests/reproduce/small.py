@@ -6,9 +6,10 @@ import torch
 
 from bort import train
 from bort.data import Dataset
-from bort.reproduce import reproduce
+from bort.reproduce import Result, reproduce
 
 CPU = train.Runtime(device="cpu")
+RECIPES = {name: train.recipes.get(name) for name in train.recipes.names()}
 
 
 def fit(recipe, out, runtime, **options):
@@ -34,3 +35,16 @@ def four_pixels():
     images[0] = 0
     labels = torch.tensor([0, 0, 3, 3])
     return Dataset("four pixels", images, labels, images, labels)
+
+
+def result(table, recipe, accuracy=50.0, *, seed=0, note="", failed="", quick=False, **metrics):
+    """One that is made up, so that the numbers are known."""
+    recipe = replace(recipe, seed=seed)
+    measured = {} if failed else {"accuracy": accuracy / 100, "residual": 0.5, **metrics}
+    file = f"{table}/{recipe.name}-seed{seed}.json"
+    return Result(table, recipe, measured, file, note=note, failed=failed, quick=quick)
+
+
+def line(text, start):
+    """The first line of a page that begins so."""
+    return next(candidate for candidate in text.splitlines() if candidate.startswith(start))
