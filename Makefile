@@ -18,7 +18,7 @@ SOURCES := src tests benchmarks examples docs/*.py
 help:  ## show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-demo: $(VENV)/app.done  ## train a small network with SGD and with Bort-S on embedded digits, and open both in a report
+demo: $(VENV)/app.done  ## train a small network with SGD and with Bort-S on built-in digits, and write a report on both: runs/demo/report.html
 	@$(BIN)/bort demo
 
 test: lint $(VENV)/browser.done  ## lint, types and the whole test suite, warnings as errors

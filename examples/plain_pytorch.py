@@ -15,9 +15,8 @@ y = (x @ torch.randn(32, 5)).argmax(dim=1)  # a linear teacher
 model = nn.Sequential(nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 5))
 groups = bort.param_groups(model, constraint=1.0, exclude=("4.*",))  # all but the classifier
 print(groups, end="\n\n")
-optimizer = bort.BortS(
-    groups, lr=0.05, momentum=0.9
-)  # instead of torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+# instead of torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9):
+optimizer = bort.BortS(groups, lr=0.05, momentum=0.9)
 
 for epoch in range(10):
     for batch in torch.randperm(len(x)).split(64):

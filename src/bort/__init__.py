@@ -26,22 +26,8 @@ _HOME = {"audit": "bort.measure", "explore": "bort.app", "show": "bort._show"} |
     ("BortA", "BortL", "BortS", "bortify", "constraint_for", "param_groups"), "bort.optim"
 )
 _MODULES = (
-    *(
-        "app",
-        "data",
-        "explain",
-        "invert",
-        "layers",
-        "measure",
-        "monitor",
-        "nets",
-        "optim",
-        "penalty",
-        "pictures",
-        "report",
-        "reproduce",
-    ),
-    *("subject", "train"),
+    *("app", "augment", "data", "explain", "invert", "layers", "measure", "monitor", "nets", "optim", "penalty"),
+    *("pictures", "report", "reproduce", "subject", "train"),
 )
 
 _timm.register_when_imported()

@@ -2,7 +2,7 @@
 
     python tests/oracles/quantus_metrics.py [--out FILE.json] [--images 8]
 
-Trains LeNet on the embedded digits with SGD and with Bort-S (recipes mnist5k-lenet-…, seconds to a minute) and explains test
+Trains LeNet on the built-in digits with SGD and with Bort-S (recipes mnist5k-lenet-…, seconds to a minute) and explains test
 images of both with the six methods of `bort.explain`.
 
 Agreement: `bort.measure.deletion_insertion` must give the curves that Quantus computes of the same maps, to rounding, in

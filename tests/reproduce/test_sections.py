@@ -36,7 +36,7 @@ def test_a_row_beside_the_papers(accuracies, cells):
 
 def test_a_quick_row_is_not_the_papers():
     text = get("table1").section([result("table1", RECIPES["mnist5k-lenet-sgd"], quick=True)])
-    assert "| – | 50.00 (n = 1) | – | quick, embedded digits |" in line(text, "| mnist5k")
+    assert "| – | 50.00 (n = 1) | – | quick, built-in digits |" in line(text, "| mnist5k")
     assert "Not the paper's data" in text
 
 

@@ -165,4 +165,4 @@ def test_areas_of_modern_networks_are_paired_by_seed():
         "| 0.10 / 0.30 | 0.10 / 0.30 |"
     ) in text
     assert "| random map | 0.250 |" in text
-    assert "+0.150 [-0.485, +0.785] (n = 2) |" in line(get("modern").summary(rows), "| deit-s-bort-a | ig |")
+    assert "+0.150 [-0.485, +0.785] (n = 2) |" in line(get("modern").summary(rows), "| DeiT-S, AdamW → Bort-A | ig |")

@@ -244,7 +244,7 @@ def test_compiled(tmp_path):
     ],
 )
 def test_golden_losses(tmp_path, name, losses, residuals):
-    """Two epochs on the embedded digits. Other processors and thread counts round differently, by about 0.1% here; anything
+    """Two epochs on the built-in digits. Other processors and thread counts round differently, by about 0.1% here; anything
     more changes everybody's results."""
     run = train.fit(replace(train.recipes.get(name), epochs=2), tmp_path, train.Runtime(device="cpu"))
     assert [record["loss"] for record in run.history] == pytest.approx(losses, rel=0.01)

@@ -1,4 +1,4 @@
-"""`bort demo`: a narrow ACNN-Small on 5,000 digits with SGD and with Bort-S, and a report that opens both."""
+"""`bort demo`: a narrow ACNN-Small on 5,000 digits with SGD and with Bort-S, and a report on both."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _FILES_OF_A_RUN = {"checkpoints", "environment.json", "history.jsonl", "lock", "
 
 
 def demo(out: Path = Path("runs/demo"), epochs: int | None = None, seed: int = 0, fresh: bool = False) -> None:
-    """Train a small network on embedded digits with SGD and with Bort-S, then open both side by side in a report.
+    """Train a small network on built-in digits with SGD and with Bort-S, then write a report on both.
 
     Args:
         out: the folder for the two runs and the report. What is there already is used again.

@@ -37,7 +37,7 @@ def reproduce(
     """Run what is missing of one of the paper's tables; what is half done goes on.
 
     Args:
-        quick: the whole path in small, on the embedded digits, into results/quick (all but table2 and modern).
+        quick: the whole path in small, on the built-in digits, into results/quick (all but table2 and modern).
         seeds: instead of the table's own.
         only: rows with this in their names.
         out: the folder for the result files; results/ by default.

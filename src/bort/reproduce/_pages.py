@@ -14,8 +14,8 @@ _HEAD = """# Results
 
 Made by `bort results` out of the files beside it; do not edit. The page behind each title has all rows, and links to their
 files: command, commit, versions, hardware, seed and data hash. *n* is the number of seeds, ± their standard deviation; a
-difference is paired by seed, with its 95% interval in brackets; it is *not decided* where that holds 0. Runs that failed stay
-in the tables. What the figures say about the paper, and about when to use Bort:
+difference is paired by seed, with its 95% interval in brackets; it is *not decided* where that contains 0. Runs that failed
+stay in the tables. What the figures say about the paper, and about when to use Bort:
 [what held, what did not](../docs/reproduction.md).
 """
 _PAGE_HEAD = """[All results](RESULTS.md). Made by `bort results`; do not edit. *n* is the number of seeds, ± their standard

@@ -36,7 +36,7 @@ class Result:
     failed: str = ""
     """Why the training ended before it was finished; empty if it did not."""
     quick: bool = False
-    """On the embedded digits, instead of the paper's data."""
+    """On the built-in digits, instead of the paper's data."""
     command: str = ""
     """The shell command that makes this file again."""
     measuring_seconds: float = 0.0

@@ -48,7 +48,7 @@ def reproduce(
         out: the folder of results; files go to out/table.
         runs: the folder for the trainings, which tables share: one folder for each recipe and seed.
         runtime: where and how the trainings run.
-        quick: the same in small, on the embedded digits.
+        quick: the same in small, on the built-in digits.
         seeds: instead of the table's own.
         only: run only what has this in the name of its file.
         fit: the function that trains.

@@ -99,7 +99,7 @@ class Table:
 
     title: str
     experiments: Callable[[bool], list[Experiment]]
-    """Called with ``quick``: True for the same in small, on the embedded digits. Each experiment is run with every seed."""
+    """Called with ``quick``: True for the same in small, on the built-in digits. Each experiment is run with every seed."""
     section: Callable[[list[Result]], str]
     """Results, in the order of their files' names, as the Markdown of the table's own page."""
     summary: Callable[[list[Result]], str]

@@ -68,7 +68,8 @@ def summary(results: list[Result]) -> str:
     if not cells:
         return failures(results)
     (decay, constraint), seeds = max(cells.items(), key=lambda item: mean_accuracy(item[1]) or 0.0)
-    best = f"Best: weight decay {decay:g} with λ {constraint:g}, {accuracy_cell(seeds)}."
+    trained = f"λ {constraint:g}" if constraint else "SGD"
+    best = f"Best: {trained} with weight decay {decay:g}, {accuracy_cell(seeds)}."
     return f"{results[0].recipe.net.name}, {results[0].recipe.epochs} epochs; λ 0 is SGD. {best}\n\n{_CHART}\n"
 
 

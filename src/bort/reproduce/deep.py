@@ -1,4 +1,4 @@
-"""A deep plain network on the embedded digits: ACNN-Base, twelve convolutions with a ReLU each and no normalisation layers.
+"""A deep plain network on the built-in digits: ACNN-Base, twelve convolutions with a ReLU each and no normalisation layers.
 At σ = 1 each ReLU halves the signal's energy; the target WᵀW = 2·I makes up for that."""
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def section(results: list[Result]) -> str:
 
 def summary(results: list[Result]) -> str:
     accuracies = "; ".join(f"{seeds[0].note} {accuracy_cell(seeds)}" for seeds in by_row(results).values())
-    return f"ACNN-Base, twelve ReLUs and no normalisation, on embedded digits, accuracy in per cent: {accuracies}.\n"
+    return f"ACNN-Base, twelve ReLUs and no normalisation, on built-in digits, accuracy in per cent: {accuracies}.\n"
 
 
 TABLE = Table("A deep plain network", experiments, section, summary, seeds=(0, 1, 2))

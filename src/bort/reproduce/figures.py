@@ -133,7 +133,7 @@ def section(results: list[Result]) -> str:
         trade_off += [(label, *_adversary_cells(adversary)) for adversary in result.metrics["adversaries"]]
     header = ("row", "σ", "ratio by layer", "cosine by layer", "correlation with the input, by features kept", "file")
     text = (
-        "`bort reproduce figures`. The numbers behind fig:1_3_recon_ratio, fig:2_1_recon and fig:3_1_topk64_recon. *σ*: the "
+        "`bort reproduce figures`. The numbers behind the paper's figures 3b, 4 and 6a. *σ*: the "
         "smallest and the largest singular value of all layers. *ratio*: the part of a layer's input that Wᵀ(Wz) fails to "
         "bring back. *cosine*: how much a weight looks like the patches that excite it most (Definition 1). Both of "
         f"{_AUDITED} test images."
@@ -143,10 +143,11 @@ def section(results: list[Result]) -> str:
         text_and_table(text, header, rows)
         + failures(results)
         + _pictures(drawings)
-        + "\n## Adversaries (fig:3_3_adversary): a trade-off\n\n"
-        f"{numbers[0].metrics['adversaries'][0]['pairs']} random pairs of two classes. *is target*: of the pairs that the "
-        "network itself tells apart, the part that it takes for what it says of the target; *like* is the correlation with "
-        "source and target. The chart has the first seed of each; numbers in it are the smallest and the largest k.\n\n"
+        + "\n## Adversaries (figure 6c): a trade-off\n\n"
+        f"{numbers[0].metrics['adversaries'][0]['pairs']} random pairs of two classes, not those drawn above. "
+        "*is target*: of the pairs that the network itself tells apart, the part that it takes for what it says of the target; "
+        "*like* is the correlation with source and target. The chart has the first seed of each; numbers in it are the "
+        "smallest and the largest k.\n\n"
         f"{_TRADE_OFF}\n\n" + markdown(adversary_header, trade_off)
     )
 
@@ -189,12 +190,14 @@ def _adversary_cells(adversary: dict[str, Any]) -> tuple[str, ...]:
 
 def _pictures(drawings: list[Result]) -> str:
     """The figures that were drawn, with their titles and texts."""
+    from bort.report import FIGURES
+
     text = ""
     for result in drawings:
         text += f"\n## Drawn: {result.stem}\n\n[json]({result.file})\n\n"
         for picture in result.metrics["pictures"]:
             image = f"![{picture['alt']}]({result.table}/{result.stem}/{picture['name']}.png)"
-            text += f"**{picture['title']}** ({picture['paper']}). {picture['look']}\n\n{image}\n\n"
+            text += f"**{picture['title']}** ({FIGURES[picture['name']].paper}). {picture['look']}\n\n{image}\n\n"
     return text
 
 

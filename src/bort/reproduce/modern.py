@@ -22,23 +22,24 @@ from bort.reproduce._table import Experiment, Table, Trained
 from bort.reproduce.table2 import comparisons
 from bort.train import Recipe
 
-BEST: Final[dict[str, float | None]] = {"tiny-imagenet-deit-s-bort-a": None, "tiny-imagenet-resnet50-bort-s": 1.5}
-"""Pulls that did best on held-out training images with the paper's augmentation (`bort reproduce pull`); None: the paper's is
-among the best."""
+BEST: Final[dict[str, tuple[str, float | None]]] = {
+    "DeiT-S, AdamW → Bort-A": ("tiny-imagenet-deit-s-bort-a", None),
+    "ResNet-50, SGD → Bort-S": ("tiny-imagenet-resnet50-bort-s", 1.5),
+}
+"""By the title of the network: Bort's recipe, and the pull that did best on held-out training images with the paper's
+augmentation (`bort reproduce pull`); None: the paper's is among the best."""
 _SCORES: Final = ("probability", "relative")
 
 
 def pairs() -> dict[str, tuple[Recipe, Recipe]]:
-    """Baseline and Bort of each network."""
+    """Baseline and Bort of each network, by its title."""
+    of_recipe = {comparison.same_constraint.name: comparison for comparison in comparisons()}
     found = {}
-    for comparison in comparisons():
-        bort = comparison.same_constraint.name
-        if bort in BEST:
-            best, pulled = BEST[bort], comparison.same_pull
-            if best is not None:
-                optim = replace(pulled.optim, pull=best)
-                pulled = replace(pulled, name=f"{bort}-pull-{best:g}", optim=optim)
-            found[bort.removeprefix("tiny-imagenet-")] = comparison.control, pulled
+    for title, (recipe, best) in BEST.items():
+        pulled = of_recipe[recipe].same_pull
+        if best is not None:
+            pulled = replace(pulled, name=f"{recipe}-pull-{best:g}", optim=replace(pulled.optim, pull=best))
+        found[title] = of_recipe[recipe].control, pulled
     return found
 
 
@@ -81,9 +82,9 @@ def section(results: list[Result]) -> str:
     text = (
         f"`bort reproduce modern`. {finished[0].metrics['images']} test images, the class that each network says, pixels to "
         f"and from the mean colour, {DELETION_STEPS} steps, RISE with {finished[0].metrics['masks']} masks. Differences are "
-        "paired by seed. *random map*: what a map that says nothing gets. *like random*: Spearman's correlation of a map "
-        "with that of the same network with its weights permuted, as it is and of the absolute values: near 0 for a method "
-        "that shows what was learned.\n\n"
+        "paired by seed. *random map*: what a map that says nothing gets. *like randomised*: Spearman's correlation of a "
+        "map with that of the same network with its weights permuted, as it is and of the absolute values: near 0 for a "
+        "method that shows what was learned.\n\n"
     )
     complete = _complete(finished)
     waiting = [r for r in finished if not any(r in seeds for both in complete.values() for seeds in both)]
@@ -118,7 +119,8 @@ def _complete(results: list[Result]) -> dict[str, tuple[list[Result], list[Resul
 
 def _network(name: str, before: list[Result], after: list[Result]) -> str:
     parts = [
-        f"## {name}\n\nAccuracy {accuracy_cell(before)} → {accuracy_cell(after)}%. Files: {file_links([*before, *after])}.\n"
+        f"## {name}\n\nAccuracy {accuracy_cell(before)} → {accuracy_cell(after)}%. Files, by seed: "
+        f"baseline {file_links(before)}, Bort {file_links(after)}.\n"
     ]
     for score in _SCORES:
         rows = []
@@ -132,7 +134,7 @@ def _network(name: str, before: list[Result], after: list[Result]) -> str:
             similar = [_similarity(seeds, label) for seeds in (before, after)]
             rows.append((label, *cells, *similar))
         header = ("deletion, baseline ↓", "Bort ↓", "difference", "insertion, baseline ↑", "Bort ↑", "difference")
-        like = ("like random, baseline", "like random, Bort")
+        like = ("like randomised, baseline", "like randomised, Bort")
         parts.append(f"### Score: {score}\n\n{markdown(('method', *header, *like), rows)}")
     return "\n".join(parts)
 

@@ -73,7 +73,7 @@ def acnn_small() -> Recipe:
 
 
 def digits() -> Recipe:
-    """ACNN-Small in small: narrow, on the embedded digits, two minutes on two CPU cores."""
+    """ACNN-Small in small: narrow, on the built-in digits, two minutes on two CPU cores."""
     base = train.recipes.get("mnist5k-acnn-small-bort-s")
     return replace(base, name="acnn-small-digits", optim=replace(base.optim, schedule="cosine"))
 

@@ -23,7 +23,7 @@ from bort.reproduce._table import Experiment, Table
 
 
 def experiments(quick: bool) -> list[Experiment]:
-    """All eight cells; quick: the four recipes for the embedded digits."""
+    """All eight cells; quick: the four recipes for the built-in digits."""
     recipes = map(train.recipes.get, train.recipes.names())
     if quick:
         rows = [recipe for recipe in recipes if recipe.data.name == "mnist5k"]
@@ -62,7 +62,7 @@ def summary(results: list[Result]) -> str:
 
 def _status(seeds: list[Result], ours: float | None, paper: float | None) -> str:
     if seeds[0].quick:
-        return "quick, embedded digits"
+        return "quick, built-in digits"
     if ours is None:
         return "failed"
     if paper is None:
@@ -70,7 +70,7 @@ def _status(seeds: list[Result], ours: float | None, paper: float | None) -> str
     return "matches" if abs(ours - paper) <= 1 else ("above the paper" if ours > paper else "below the paper")
 
 
-_QUICK_TEXT = "`bort reproduce table1 --quick`: the recipes of `bort recipes` on embedded digits. Not the paper's data."
+_QUICK_TEXT = "`bort reproduce table1 --quick`: the recipes of `bort recipes` on built-in digits. Not the paper's data."
 _TEXT = (
     "`bort reproduce table1`. ACNN-Small and LeNet, 40 epochs, batch 256, lr 0.01, momentum 0.9, weight decay 0.01, λ 0.1, "
     "inputs normalised by channel. *matches*: within one point of the paper."

@@ -5,7 +5,7 @@ deviation ACNN-Small reaches the paper's accuracy. Table 2 has every setting of 
 tab:imagenet_recipes2; where the text of section 4.1 and the tables differ (λ of VGG16 with Bort-S), the tables are followed.
 What the paper leaves to "the setting in timm" and "the official setting" is label smoothing: 0.1, and none with BCE.
 
-``mnist5k-…`` are Table 1 on the embedded digits: a minute on two CPU cores. ``tiny-imagenet-…`` are the rows of Table 2 on
+``mnist5k-…`` are Table 1 on the built-in digits: a minute on two CPU cores. ``tiny-imagenet-…`` are the rows of Table 2 on
 100 classes of Tiny ImageNet at 64 × 64, with the same augmentation, loss, λ, decay and rate, a quarter of the batch, and 30
 (VGG16), 40 (ResNet-50) or 60 epochs instead of 300: minutes on one GPU. ``tiny-imagenet-acnn-base-…`` are the network of
 Table 3's last column on the same images; the paper does not say how it was trained.
