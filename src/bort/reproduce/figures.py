@@ -145,9 +145,9 @@ def section(results: list[Result]) -> str:
         + _pictures(drawings)
         + "\n## Adversaries (figure 6c): a trade-off\n\n"
         f"{numbers[0].metrics['adversaries'][0]['pairs']} random pairs of two classes, not those drawn above. "
-        "*is target*: of the pairs that the network itself tells apart, the part that it takes for what it says of the target; "
-        "*like* is the correlation with source and target. The chart has the first seed of each; numbers in it are the "
-        "smallest and the largest k.\n\n"
+        "*is target*: of the pairs that the network itself tells apart, the part that it takes for what it says of the "
+        "target; *like* is the correlation with source and target. The chart has the first seed of each; numbers in it are "
+        "the smallest and the largest k.\n\n"
         f"{_TRADE_OFF}\n\n" + markdown(adversary_header, trade_off)
     )
 
