@@ -1,5 +1,7 @@
 """Test images that are read one by one: the same as all at once, from every source."""
 
+import io
+
 import numpy as np
 import pytest
 import torch
@@ -140,3 +142,20 @@ def test_the_labels_of_a_folder_of_images(tmp_path):
     images, labels = folder.examples(4, view)
     assert folder.test_labels.tolist() == labels.tolist() == [0, 0, 1, 1]
     assert torch.equal(folder.test_image(2, view), images[2:3])
+
+
+def test_an_image_that_pil_cannot_decode(tmp_path):
+    """PIL opens a file by its head, and reads the rest when the pixels are asked for; the label is known before."""
+    write_images(tmp_path, ["0.png", "1.png"])
+    (tmp_path / "1.png").write_bytes((tmp_path / "1.png").read_bytes()[:-200])
+
+    class Opened(list):
+        def __getitem__(self, number):
+            return Image.open(io.BytesIO((tmp_path / f"{number}.png").read_bytes())), number + 3
+
+    (subject,) = of_models(network(), Opened(range(2)), size=8, mean=(0.5,) * 3, std=(0.2,) * 3)
+    images = subject.examples
+    assert images.read(0)[1] == 3
+    assert images.label(1) == 4
+    with pytest.raises(ValueError, match=r"image 1 of the data set cannot be read: .*truncated"):
+        images.read(1)

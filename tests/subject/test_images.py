@@ -204,6 +204,8 @@ def test_mean_and_names_of_tensors_whoever_sees_them(runs):
         assert (view.mean, view.std, view.class_names) == ((0.1,), (0.2,), tuple("abcdefghij"))
     with pytest.raises(ValueError, match="multi_label True: a run is trained with one class an image"):
         of_models(runs[0], x, multi_label=True)
+    run, net = of_models({"run": runs[0], "net": "lenet"}, x, multi_label=True)
+    assert (run.multi_label, net.multi_label) == (False, True)
 
 
 def test_arrays_of_numpy():
@@ -235,6 +237,7 @@ def test_a_module_of_hugging_face_says_itself_that_an_image_may_have_several_cla
         (torch.rand(2, 4, 8, 8), {}, "model fails on an image of 4×8×8"),
         ([], {}, "the data set has no images in it"),
         ([{"text": "a"}], {}, "the data set's items have no image, but text"),
+        (["a.png"], {}, r"image 0 of the data set is a str: .*for files give their folder"),
         ([Image.new("RGB", (9, 9))], {}, "it is not known how model sees an image: give size, mean and std"),
         (torch.rand(2, 3, 8, 8), {"size": 9}, "size 9: the images given are 8 × 8, as the networks see them"),
         (torch.rand(2, 3, 8, 8), {"labels": torch.eye(2)}, r"labels of shape \(2, 2\) .*the number of one class"),
@@ -263,3 +266,11 @@ def test_one_logit_has_two_classes(tmp_path):
     (subject,) = of_models(net, images=tmp_path, size=8, mean=HOW["mean"], std=HOW["std"])
     assert subject.view.class_names == ("cat", "dog")
     assert subject.test_images(2)[1].tolist() == [0, 1]
+
+
+def test_one_logit_and_one_name(tmp_path):
+    net = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(192, 1))
+    with pytest.raises(
+        ValueError, match="'dog' is the only name of a class, but the single logit of model decides between"
+    ):
+        of_models(net, torch.rand(1, 3, 8, 8), classes=["dog"])

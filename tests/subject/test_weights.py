@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import nn
 
+from bort import nets
 from bort.subject import Details, resolve
 from tests.subject.small import network
 
@@ -194,3 +195,44 @@ def test_files_of_other_kinds(tmp_path, name, content, message):
         resolve(GIVEN, Details(weights=tmp_path / name))
     with pytest.raises(ValueError, match="there is no file nowhere"):
         resolve(GIVEN, Details(weights=Path("nowhere")))
+
+
+class PartCalledModule(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.module, self.head = nn.Linear(4, 3), nn.Linear(3, 2)
+
+    def forward(self, x):
+        return self.head(self.module(x))
+
+
+def part_called_module():
+    return PartCalledModule()
+
+
+def averaged():
+    return torch.optim.swa_utils.AveragedModel(network())
+
+
+@pytest.mark.parametrize("make", ["part_called_module", "averaged"])
+@pytest.mark.parametrize("prefix", ["", "module.", "net."])
+def test_a_network_with_a_part_that_is_called_as_a_wrapper(make, prefix, tmp_path):
+    state = {name: torch.full_like(value, 7) for name, value in globals()[make]().state_dict().items()}
+    torch.save({prefix + name: value for name, value in state.items()}, tmp_path / "model.pt")
+    loaded = resolve(f"tests.subject.test_weights:{make}", Details(weights=tmp_path / "model.pt")).model.state_dict()
+    assert all(torch.equal(value, loaded[name]) for name, value in state.items())
+
+
+@pytest.mark.parametrize("logits", [1, 2])
+def test_two_classes_may_be_one_logit(logits, tmp_path):
+    """The names alone do not say it."""
+    weights = nets.create("lenet", classes=logits).state_dict()
+    torch.save(weights, tmp_path / "model.pt")
+    subject = resolve("lenet", Details(weights=tmp_path / "model.pt", classes=("no", "yes")))
+    assert all(torch.equal(value, subject.model.state_dict()[name]) for name, value in weights.items())
+
+
+def test_two_classes_and_weights_of_three(tmp_path):
+    torch.save(nets.create("lenet", classes=3).state_dict(), tmp_path / "model.pt")
+    with pytest.raises(ValueError, match="3×84 in the file, 2×84 in the network"):
+        resolve("lenet", Details(weights=tmp_path / "model.pt", classes=("no", "yes")))

@@ -24,7 +24,7 @@ class Items(Protocol):
 
 
 class _Unreadable(ValueError):
-    """The data set raises an error instead of giving the image."""
+    """The data set raises an error instead of giving the image, or the image itself does when it is decoded."""
 
 
 class ItemImages(ImageSet):
@@ -47,13 +47,18 @@ class ItemImages(ImageSet):
     def label(self, place: int) -> int:
         listed = int(self.labels[place])
         try:
-            return listed if listed >= 0 else self.read(place)[1]
+            return listed if listed >= 0 else _item(self._items, place)[1]
         except _Unreadable:
             return -1
 
     def read(self, place: int) -> tuple[Tensor, int]:
         image, label = _item(self._items, place)
-        return image[None] if isinstance(image, Tensor) else self._view(image), label
+        if isinstance(image, Tensor):
+            return image[None], label
+        try:
+            return self._view(image), label
+        except OSError as error:  # an image file that PIL decodes only now
+            raise _Unreadable(f"image {place} of the data set cannot be read: {error}") from error
 
 
 def first_item(items: Items) -> Any:
@@ -88,4 +93,9 @@ def _item(items: Items, number: int) -> tuple[Any, int]:
         raise ValueError(
             f"the label of image {number} is {label!r}: give the number of one class, -1 where there is none or more than one"
         ) from error
+    if not isinstance(image, (Tensor, np.ndarray)) and not hasattr(image, "mode"):  # which PIL's images have
+        raise ValueError(
+            f"image {number} of the data set is a {type(image).__name__}: give tensors or arrays (C, H, W), or PIL images; for "
+            "files give their folder"
+        )
     return torch.as_tensor(image) if isinstance(image, np.ndarray) else image, known

@@ -83,6 +83,11 @@ def classes_of_outputs(subject: Subject, x: Tensor) -> int:
         )
     classes = max(2, outputs.shape[1])
     names = subject.view.class_names if subject.view else ()
+    if len(names) == 1 == outputs.shape[1]:
+        raise ValueError(
+            f"{names[0]!r} is the only name of a class, but the single logit of {subject.name} decides between two: give "
+            "the name of the class that it is against, then of the one that it is for"
+        )
     if names and len(names) != classes:
         raise ValueError(f"there are {len(names)} names of classes, but {subject.name} has {classes} classes")
     return classes

@@ -53,7 +53,8 @@ def of_models(
             of Hugging Face may say it themselves.
 
     Runs, and Subjects with a view, have a size, mean, std and names of classes of their own. Beside other models these keep
-    them; if there are no others, and the images are no tensors, to give them is an error.
+    them; if there are no others, to give them is an error. With images that are tensors, they describe the images, and so
+    hold for all models. A run never has several classes an image.
 
     Example:
         >>> a, b, x = nets.create("lenet"), nets.create("lenet"), torch.rand(8, 1, 28, 28)
@@ -81,7 +82,8 @@ def of_models(
     subjects = []
     for name, model in named.items():
         subject = _subject(name, model, to_runs if _has_a_view(model) else given)
-        subject = replace(subject, multi_label=subject.multi_label or multi_label)
+        if not _is_run(model):  # which was trained with one class an image
+            subject = replace(subject, multi_label=subject.multi_label or multi_label)
         subjects.append(subject if images is None else _with_images(subject, images, tensors, labels, given))
     if tensors is None and all(_view(each.view, given) != each.view for each in subjects):  # texts that return Subjects
         refuse(given, f"{' and '.join(map(str, named.values()))} have their own", "size", "mean", "std", "classes")
@@ -92,7 +94,11 @@ def _has_a_view(model: Model) -> bool:
     """Whether it knows how it sees an image, and what its classes are called, or should."""
     if isinstance(model, Subject):
         return model.view is not None
-    return not isinstance(model, nn.Module) and Path(model).is_dir()
+    return _is_run(model)
+
+
+def _is_run(model: Model) -> bool:
+    return isinstance(model, (str, os.PathLike)) and Path(model).is_dir()
 
 
 def _subject(name: str, model: Model, given: Details) -> Subject:

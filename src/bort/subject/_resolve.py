@@ -6,6 +6,7 @@ import inspect
 import json
 import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -107,8 +108,8 @@ def resolve(
         subject = Subject(name or given, model, view, facts=facts, multi_label=_views.is_multi_label(model))
     subject = replace(subject, multi_label=subject.multi_label or details.multi_label)
     if details.weights is not None:
-        load_weights(subject.model, details.weights)
-        subject = replace(subject, facts=subject.facts | {"weights": str(details.weights)})
+        loaded = _with_weights(subject.model, details.weights, given, details)
+        subject = replace(subject, model=loaded, facts=subject.facts | {"weights": str(details.weights)})
     subject = replace(subject, model=subject.model.to(device).eval())
     return subject if details.images is None else with_files(subject, ImageFiles.of(details.images))
 
@@ -166,7 +167,7 @@ def _network(given: str, details: Details, names: tuple[str, ...]) -> tuple[nn.M
     if is_import_path(given):
         function = import_object(given)
         return _call(given, function, options, details.pretrained), _views.of_torchvision(function)
-    if given not in nets.names() and not given.startswith("timm/"):
+    if not _is_built(given):
         raise ValueError(
             f"{given!r} is neither the folder of a run nor a network: {', '.join(nets.names())}, timm/<name>, hf:FOLDER or "
             "package.module:function"
@@ -186,6 +187,30 @@ def _network(given: str, details: Details, names: tuple[str, ...]) -> tuple[nn.M
             raise
         raise ValueError(f"the weights of {given} could not be downloaded: {error}") from error
     return model, _views.of_timm(model) if given.startswith("timm/") else None
+
+
+def _with_weights(model: nn.Module, weights: Path, given: str, details: Details) -> nn.Module:
+    """The network with its weights. A network that was built with two classes has one logit if the weights are of one."""
+    try:
+        load_weights(model, weights)
+    except ValueError:
+        names = details.class_names()
+        if len(names) != 2 or not _is_built(given):
+            raise
+        single, _ = _network(given, details, names[:1])
+        assert isinstance(single, nn.Module)
+        with suppress(ValueError):
+            load_weights(single, weights)
+            return single
+        raise
+    return model
+
+
+def _is_built(given: str) -> bool:
+    """Whether it is the name of a network that is built here, with as many classes as there are names."""
+    from bort import nets
+
+    return given in nets.names() or given.startswith("timm/")
 
 
 def _call(path: str, function: Callable[..., Any], options: dict[str, Any], pretrained: bool) -> nn.Module | Subject:

@@ -101,7 +101,10 @@ def _described(processor: Any, config: Any) -> View:
     elif "height" in dict(processor.size):
         part = None
     labels = getattr(config, "id2label", None) or {}
-    names = tuple(str(labels[n]) for n in range(len(labels))) if set(labels) == set(range(len(labels))) else ()
+    is_complete = len(labels) > 1 and set(labels) == set(
+        range(len(labels))
+    )  # a single logit has two classes, without names
+    names = tuple(str(labels[n]) for n in range(len(labels))) if is_complete else ()
     normalise = getattr(processor, "do_normalize", True)
     channels = int(getattr(config, "num_channels", 3))
     mean = tuple(processor.image_mean) if normalise else (0.0,) * channels

@@ -125,13 +125,14 @@ def _differ(one: Tensor, other: Tensor) -> bool:
 
 
 def _by_prefix(found: Iterable[str], own: Iterable[str]) -> dict[str, dict[str, str]]:
-    """For each prefix after which names in the file are names of the network: the names there by those of the network."""
-    plain = {_plain(name): name for name in own}
+    """For each prefix after which names in the file are names of the network: the names there by those of the network. The
+    network may be wrapped itself; but a part of it may also be called module, as in torch's AveragedModel."""
+    names = {_plain(name): name for name in own} | {_without_wrappers_inside(name): name for name in own}
     parts: dict[str, dict[str, str]] = {}
     for name in found:
         words = name.split(".")
         for n in range(len(words)):
-            to = plain.get(_without_wrappers_inside(".".join(words[n:])))
+            to = names.get(_without_wrappers_inside(".".join(words[n:])))
             if to is not None:
                 parts.setdefault("".join(f"{word}." for word in words[:n]), {})[to] = name
     return parts
