@@ -123,10 +123,38 @@ time.sleep(0.5)
 """
 
 
+LEAVES_WHILE_IT_READS = """
+import threading, time, urllib.request
+import torch
+import bort
+
+class Photographs:
+    photograph, passes = torch.rand(1, 3, 1200, 1800), 1
+    def __len__(self):
+        return 600
+    def __getitem__(self, number):
+        for _ in range(self.passes):
+            x = torch.nn.functional.interpolate(self.photograph, (28, 28), mode="bicubic", antialias=True)
+        return x[0, :1]
+
+def ask():
+    try:
+        urllib.request.urlopen(page.address + "api/audit?run=model")
+    except OSError:  # the server ends
+        pass
+
+page = bort.explore(bort.nets.create("lenet"), Photographs())
+Photographs.passes = 5  # reading takes longer than the server waits for its requests
+threading.Thread(target=ask, daemon=True).start()
+time.sleep(0.2)
+"""
+
+
 @pytest.mark.slow
-def test_a_program_ends_while_it_computes(tmp_path):
+@pytest.mark.parametrize("program", [LEAVES, LEAVES_WHILE_IT_READS], ids=["computes", "reads"])
+def test_a_program_ends_while_it_works(tmp_path, program):
     environment = os.environ | {"BORT_DATA": str(tmp_path)}  # where it keeps what it knows of the images
-    ended = subprocess.run([sys.executable, "-c", LEAVES], env=environment, capture_output=True, text=True, timeout=60)
+    ended = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=60)
     assert (ended.returncode, ended.stderr) == (0, "")
 
 

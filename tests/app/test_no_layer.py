@@ -14,14 +14,14 @@ SENTENCE = "flat has no layer with a feature map."
 HERE = {"run": "flat", "image": "test-0"}
 
 
-def explorer_of(*names):
+def explorer_of(*names, **options):
     torch.manual_seed(0)
     networks = {
         "flat": nn.Sequential(nn.Flatten(), nn.Linear(64, 9), nn.ReLU(), nn.Linear(9, 4)),
         "deep": nn.Sequential(nn.Conv2d(1, 5, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(5, 4)),
     }
     images, labels = torch.rand(6, 1, 8, 8), torch.arange(6) % 4
-    return Explorer(of_models({name: networks[name] for name in names}, images, labels=labels), examples=2)
+    return Explorer(of_models({name: networks[name] for name in names}, images, labels=labels), examples=2, **options)
 
 
 @pytest.fixture(scope="module")
@@ -72,6 +72,16 @@ def test_views_that_show_a_layer(client, explorer, view):
     assert page.text.count("<img") >= 1, "those of the other network"
 
 
+@pytest.mark.parametrize(("first", "other"), [("flat", "deep"), ("deep", "flat")])
+def test_an_export_has_the_maps_of_the_network_that_has_some(first, other, client_of):
+    explorer = explorer_of(first, other)
+    page = client_of(explorer).get("/api/export.html?view=evidence&image=test-0&method=cam&difference=true")
+    assert page.status_code == 200, page.text
+    assert "has no layer with a feature map" in page.text
+    assert "CAM" in page.text
+    explorer.close()
+
+
 def test_a_drawing_is_told_apart_all_the_same(client, explorer):
     canvas = explorer.drawings.canvas
     ink = bytes([255]) * (canvas["rows"] * canvas["columns"] * canvas["scale"] ** 2)
@@ -104,6 +114,17 @@ def test_the_network_beside_it_has_correlations(order):
     assert known == {"flat": 0, "deep": 6}
     assert explorer.index.no_correlations == SENTENCE
     explorer.close()
+
+
+def test_why_there_are_no_correlations_is_said_after_a_restart(tmp_path):
+    said = []
+    for _ in range(2):
+        explorer = explorer_of("flat", cache=tmp_path)
+        explorer.index.start()
+        assert explorer.index.wait(20)
+        said.append(explorer.index.no_correlations)
+        explorer.close()
+    assert said == [SENTENCE, SENTENCE]
 
 
 WORDS = {

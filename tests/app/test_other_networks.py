@@ -79,6 +79,11 @@ def test_the_menu_of_classes_has_those_that_logits_are_for(names, shown):
     two.close()
 
 
+def test_beside_one_with_more_logits_no_class_can_be_chosen(alike):
+    """The first logit is for class 1 in one network and for class 0 in the other one."""
+    assert alike.info()["classes"] == []
+
+
 def test_what_is_explained_is_the_logit_which_is_for_class_1(alike):
     dark = next(f"test-{n}" for n in range(16) if alike.predict("one", f"test-{n}")[0]["class"] == 0)
     assert alike.explained("one", dark, None) == alike.explained("one", dark, 0) == 1

@@ -30,9 +30,9 @@ _until: float | None = None  # when the end of the program stops waiting
 
 def at_exit(method: Callable[[], object]) -> None:
     """Have a method called when the program ends, if its object still exists. Those named last are called first."""
-    with _lock:
-        _methods[:] = [other for other in _methods if other() is not None]
-        _methods.append(weakref.WeakMethod(method))
+    global _methods
+    with _lock:  # a new list: the end of the program may be going through the old one
+        _methods = [*(other for other in _methods if other() is not None), weakref.WeakMethod(method)]
     atexit.unregister(_end)
     atexit.register(_end)  # so it is called before what was registered earlier
 

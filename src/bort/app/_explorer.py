@@ -95,9 +95,10 @@ class Explorer:
                 self.inside.reconstruct(run, "test-0", layer, None, binary=True, edits=ChannelEdits())
 
     def close(self) -> None:
-        """End what is computed in the background."""
+        """End what is computed in the background, and the reading of test images."""
         self.index.close()
         self.atlases.close()
+        self.test_images.close()
 
     # --- what there is
 
@@ -129,16 +130,17 @@ class Explorer:
 
     def classes(self) -> list[str]:
         """The names of the classes that the first run's logits are for, and numbers for those without; a single logit is for
-        one of two. Without an image to count logits with, the names that are known."""
+        one of two. None if one run has a single logit and another one has more, whose places mean other classes. Without an
+        image to count logits with, the names that are known."""
         view, x = self.view(self._first), self._any_input(self._first)
         if len(view.class_names) > 2 or x is None:
             return list(view.class_names)
 
         def find() -> list[int]:
-            model = self.subject(self._first).model
-            with torch.no_grad(), evaluating(model):
-                outputs = outputs_of(model, x)
-            return [class_of_logit(place, outputs) for place in range(outputs.shape[1])]
+            outputs = [self._logits(run, self.gallery.list()[0].name) for run in self.subjects]
+            are_single = {logits.shape[1] == 1 for logits in outputs}
+            places = range(outputs[0].shape[1]) if len(are_single) == 1 else ()
+            return [class_of_logit(place, outputs[0]) for place in places]
 
         return [view.name(number) for number in self._results("classes", find)]
 
@@ -254,9 +256,12 @@ class Explorer:
         return class_of_logit(int(targets_of(outputs, target)[0]), outputs)
 
     def _outputs(self, run: str, image: str) -> Tensor:
+        return finite(self._logits(run, image), f"the outputs of {run}")
+
+    def _logits(self, run: str, image: str) -> Tensor:
         model, x = self.subject(run).model, self.image(run, image)
         with self.lock, torch.no_grad(), evaluating(model):
-            return finite(outputs_of(model, x), f"the outputs of {run}")
+            return outputs_of(model, x)
 
     # --- two images and a layer
 

@@ -8,6 +8,7 @@ import re
 import zipfile
 from base64 import b64encode
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -60,18 +61,25 @@ class RunExport:
 
 
 def collect(explorer: Explorer, state: PageState) -> list[RunExport]:
-    """One for each run, in the page's order."""
-    exports = []
+    """One for each run, in the page's order. A run that the view cannot show has a sentence in its place, as on the page. If
+    all are refused for what is asked of them, that is an error."""
+    exports: list[RunExport] = []
+    refusals: list[ValueError] = []
     for number, run in enumerate(explorer.subjects):
-        export = RunExport(run)
-        if VIEWS[state.view].of_image:
-            export.facts["says"] = explorer.predict(run, state.image)
+        facts = {"says": explorer.predict(run, state.image)} if VIEWS[state.view].of_image else {}
+        export = RunExport(run, facts=dict(facts))
         own = state.of_run(explorer, number)
-        if VIEWS[state.view].of_layer and not own.layer:
-            export.facts["refusal"] = str(NoLayer(run))
-        else:
-            VIEWS[state.view].collect(explorer, state, own, export)
+        try:
+            if VIEWS[state.view].of_layer and not own.layer:
+                export.facts["refusal"] = str(NoLayer(run))
+            else:
+                VIEWS[state.view].collect(explorer, state, own, export)
+        except ValueError as error:
+            export = RunExport(run, facts=facts | {"refusal": str(error)})
+            refusals.append(error)
         exports.append(export)
+    if len(refusals) == len(exports):
+        raise refusals[0]
     return exports
 
 
@@ -99,14 +107,12 @@ def _evidence(explorer: Explorer, state: PageState, own: RunState, export: RunEx
     ]
     first = next(iter(explorer.subjects))
     if state.difference and run != first:
-        k = min(state.tracked, MOST_TRACKED, explorer.channel_count(first, explorer.top(first)))
-        of_sat = {"k": k, "threshold": state.threshold} if method == "sat" else {}
-        maps = {
-            first: explorer.saliency.map(first, image, method, state.target, options=options, **of_sat),
-            run: saliency,
-        }
-        less = explorer.saliency.difference(image, maps, state.strength, signed=signed)
-        export.add("difference", f"{first} less {run} (gold: more in {first}, blue: more in {run})", less)
+        with suppress(ValueError):  # the first run has no such map, and says why in its own place
+            if method == "sat":
+                of_sat["k"] = min(state.tracked, MOST_TRACKED, explorer.channel_count(first, explorer.top(first)))
+            others = explorer.saliency.map(first, image, method, state.target, options=options, **of_sat)
+            less = explorer.saliency.difference(image, {first: others, run: saliency}, state.strength, signed=signed)
+            export.add("difference", f"{first} less {run} (gold: more in {first}, blue: more in {run})", less)
     export.facts |= {"options": options, "curves": curve}
     export.facts["curve_class"] = {"class": number, "name": name, "is_chosen": state.target is not None}
 

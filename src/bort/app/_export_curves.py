@@ -23,7 +23,11 @@ figure.curve { max-width: 34rem; margin-top: 1rem; } .curve figcaption { max-wid
 
 def curves(exports: Sequence[RunExport], state: PageState) -> str:
     """A colour a run, deletion solid, insertion dashed, and a table of the areas; "n/a" where there is no relative score."""
-    shown = [(number, export, export.facts["curves"][state.score]) for number, export in enumerate(exports)]
+    shown = [
+        (number, export, export.facts["curves"][state.score])
+        for number, export in enumerate(exports)
+        if "curves" in export.facts  # of networks that have the map
+    ]
     drawn = [(number, curve) for number, _, curve in shown if None not in curve["areas"]]
     rows = "".join(_row(number, export, curve) for number, export, curve in shown)
     head = "<tr><th></th><th>class</th><th>area, deletion ↓</th><th>area, insertion ↑</th></tr>"

@@ -203,6 +203,8 @@ class Index:
         is_same = np.array_equal(own.classes[first], found.classes[first]) and np.allclose(
             own.probabilities[first], found.probabilities[first], atol=1e-3, equal_nan=True
         )
+        if np.isnan(found.correlations[: found.correlated]).all():
+            found.correlated = 0  # none can be told, or could be in the version that wrote the file: why is said anew
         self.runs[run] = found if is_same else RunIndex.empty(self.count)
 
     def _write(self, files: dict[str, Path]) -> None:

@@ -13,7 +13,9 @@ import torch
 from torch import Tensor
 
 from bort.app._exceptions import Unknown
+from bort.app._exit import seconds_left
 from bort.app._gallery import GalleryImage
+from bort.explain import Cancelled
 from bort.report import Measured, Missing
 
 MOST: Final = 5000
@@ -28,6 +30,7 @@ class NumberedImages:
         self._measured = measured
         self._first = next(iter(measured.values()))
         self._lock = threading.Lock()  # a data set of somebody else's may not be made for several threads
+        self._closed = False
 
     @cached_property
     def count(self) -> int:
@@ -52,17 +55,19 @@ class NumberedImages:
 
     def read(self, numbers: Sequence[int]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         """The images with these numbers for each run, (N, C, H, W), and their labels (N,): two networks may have different
-        classes."""
+        classes. Raises Cancelled once it is closed."""
         read: dict[str, tuple[Tensor, Tensor]] = {}
-        for run in self._measured:
-            source = self._source(run)
-            if source.name not in read:
-                with self._lock:
+        with self._lock:
+            if self._closed:
+                raise Cancelled
+            for run in self._measured:
+                source = self._source(run)
+                if source.name not in read:
                     read[source.name] = source.read(numbers)
-        inputs = {
-            run: read[self._source(run).name][0].to(own.subject.device, own.subject.dtype)
-            for run, own in self._measured.items()
-        }
+            inputs = {
+                run: read[self._source(run).name][0].to(own.subject.device, own.subject.dtype)
+                for run, own in self._measured.items()
+            }
         return inputs, {run: read[self._source(run).name][1] for run in self._measured}
 
     def first(self, count: int) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
@@ -77,6 +82,12 @@ class NumberedImages:
             return {run: torch.empty(0) for run in self._measured}, {run: torch.empty(0) for run in self._measured}
         images = {run: torch.cat([inputs[run] for inputs, _ in found]) for run in self._measured}
         return images, {run: torch.cat([labels[run] for _, labels in found]) for run in self._measured}
+
+    def close(self) -> None:
+        """Read nothing more, and wait until what is being read is there: its data set may be computing."""
+        self._closed = True
+        if self._lock.acquire(timeout=seconds_left()):
+            self._lock.release()
 
     def _source(self, run: str) -> Measured:
         """Runs with the same view share the images: reading a data set twice takes seconds."""

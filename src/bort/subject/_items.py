@@ -95,7 +95,7 @@ def _item(items: Items, number: int) -> tuple[Any, int]:
         ) from error
     if not isinstance(image, (Tensor, np.ndarray)) and not hasattr(image, "mode"):  # which PIL's images have
         raise ValueError(
-            f"image {number} of the data set is a {type(image).__name__}: give tensors or arrays (C, H, W), or PIL images; for "
-            "files give their folder"
+            f"image {number} of the data set is a {type(image).__name__}: give tensors or arrays (C, H, W), or PIL images; "
+            "for files give their folder"
         )
     return torch.as_tensor(image) if isinstance(image, np.ndarray) else image, known
