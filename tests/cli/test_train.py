@@ -32,7 +32,7 @@ def test_a_recipe_with_other_settings_then_from_what_it_wrote(bort, tmp_path, ca
     assert again.history[0]["loss"] == run.history[0]["loss"]
     bort("train", "first")
     assert "is complete already" in capsys.readouterr().out
-    with pytest.raises(SystemExit, match=r"was started differently: optim\.lr: 0\.02 → 0\.03"):
+    with pytest.raises(SystemExit, match=r"was started differently: optim\.lr: 0\.02 → 0\.03\. .*--force$"):
         bort("train", "first", "--optim.lr", "0.03")
 
 

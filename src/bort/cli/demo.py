@@ -74,7 +74,8 @@ def _train(out: Path, recipes: Mapping[str, Recipe]) -> None:
         try:
             trained = train.fit(replace(recipe, name=name, paper=None), out / name)
         except ValueError as error:
-            raise ValueError(f"{error}\nTo begin anew: bort demo --fresh") from error
+            what = error.args[0] if isinstance(error, train.StartedDifferently) else error
+            raise ValueError(f"{what}\nTo begin anew: bort demo --fresh") from error
         last = trained.history[-1]
         console.print(f"        {last['accuracy']:.1%} of the test digits, {last['seconds']:.0f} s\n")
 
