@@ -1,4 +1,4 @@
-"""`bort … | head`: a reader that has gone away ends a command without a word."""
+"""`bort … | head`: a reader that has gone away ends a command without a word. A full disk ends it with a sentence."""
 
 import io
 import os
@@ -40,6 +40,17 @@ def test_commands_end_quietly(bort, monkeypatch, capsys, arguments, status):
         stream.flush()  # as Python does when it ends: nothing is left that cannot be written
     assert stop.value.code == status
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    "arguments", [("recipes",), ("--version",), ("audit", "--help"), ("explain", "lenet", "--method", "list")]
+)
+def test_a_full_disk_is_said_in_a_sentence(bort, monkeypatch, arguments):
+    with open("/dev/full", "w") as stream:
+        monkeypatch.setattr(sys, "stdout", stream)
+        with pytest.raises(SystemExit) as stop:
+            bort(*arguments)
+    assert stop.value.code == "bort: cannot write to the standard output: No space left on device"
 
 
 def test_a_progress_bar(monkeypatch):
