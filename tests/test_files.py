@@ -31,6 +31,20 @@ def test_two_writers_of_one_file_do_not_disturb_each_other(tmp_path, monkeypatch
     assert list(tmp_path.iterdir()) == [file]
 
 
+@pytest.mark.parametrize("stem", ["a" * 251, "あ" * 83])
+def test_a_name_may_be_as_long_as_the_file_system_allows(tmp_path, monkeypatch, stem):
+    file, replace, scratches = tmp_path / f"{stem}.png", os.replace, []
+
+    def recorded(scratch, target):
+        scratches.append(Path(scratch).name)
+        replace(scratch, target)
+
+    monkeypatch.setattr(os, "replace", recorded)
+    write_atomically(file, b"pixels")
+    assert file.read_bytes() == b"pixels"
+    assert all(map(is_scratch, scratches))
+
+
 @pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError, OSError])
 def test_nothing_is_left_of_a_failure(tmp_path, monkeypatch, error):
     file = tmp_path / "page.md"

@@ -10,12 +10,15 @@ from pathlib import Path
 
 SCRATCH = r"\d+-\d+\.writing"
 """A regular expression for the end of a scratch file's name: process, thread, and that it is being written."""
+_STEM_BYTES = 200
+"""Of the file's own name in that of its scratch file, which may have 255 with its end."""
 
 
 def write_atomically(file: Path, content: str | bytes) -> None:
     """Replace the file by ``content``, by way of a scratch file beside it that is renamed when it is complete. After a
     failure the file is as it was. Of several writers the last one wins: each has a scratch file of its own."""
-    scratch = file.with_suffix(f".{os.getpid()}-{threading.get_ident()}.writing")
+    stem = os.fsencode(file.stem)[:_STEM_BYTES].decode(errors="ignore")  # no half of a character
+    scratch = file.with_name(f"{stem}.{os.getpid()}-{threading.get_ident()}.writing")
     try:
         scratch.write_bytes(content.encode() if isinstance(content, str) else content)
         os.replace(scratch, file)

@@ -4,6 +4,21 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def rich_console(**options: Any) -> Console:
+    """Rich's console, which raises BrokenPipeError where rich itself would end the process with status 1."""
+    from rich.console import Console
+
+    class Plain(Console):
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError
+
+    return Plain(**options)
 
 
 def redirect_to_null() -> None:

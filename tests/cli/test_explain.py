@@ -162,3 +162,13 @@ def test_a_network_with_one_logit(bort, image, tmp_path, capsys):
     (entry,) = json.loads((tmp_path / "out" / "manifest.json").read_text())["images"]
     assert (entry["says"], entry["probability"], entry["explained"]) == ("cat", 0.8808, "dog")
     assert "bar: cat, 88.1%" in capsys.readouterr().out
+
+
+def test_the_target_of_a_network_with_one_logit_is_a_class(bort, image, tmp_path):
+    arguments = ("explain", "tests.cli.networks:one_logit", image, "--method", "ig", "--out", tmp_path / "out")
+    bort(*arguments, "--target", 1)
+    (entry,) = json.loads((tmp_path / "out" / "manifest.json").read_text())["images"]
+    assert (entry["says"], entry["explained"]) == ("cat", "dog")
+    for other in (0, 2):
+        with pytest.raises(SystemExit, match=f"--target {other}: .* a single logit, which is for class 1"):
+            bort(*arguments, "--target", other)

@@ -1,10 +1,13 @@
-"""`bort … | head`: a reader that has gone away ends a command without a word."""
+"""`bort … | head`: a reader that has gone away ends a command without a word. A full disk ends it with a sentence."""
 
+import io
 import os
 import subprocess
 import sys
 
 import pytest
+
+from bort.cli._progress import progress_bar
 
 
 def without_a_reader():
@@ -21,12 +24,14 @@ def without_a_reader():
         (("show", "mnist5k-lenet-sgd"), 141),
         (("audit", "lenet"), 141),
         (("--version",), 141),
+        (("demo",), 141),
         (("audit", "--help"), 0),
         (("explain", "lenet", "--method", "list"), None),
         (("train",), 2),
         (("train", "mnist5k-lenet-sgd", "--help"), 141),  # more than fits the buffer, so that it fails in between
     ],
 )
+@pytest.mark.usefixtures("in_a_folder_of_its_own")
 def test_commands_end_quietly(bort, monkeypatch, capsys, arguments, status):
     with without_a_reader() as stream:
         monkeypatch.setattr(sys, "stdout", stream)
@@ -35,6 +40,30 @@ def test_commands_end_quietly(bort, monkeypatch, capsys, arguments, status):
         stream.flush()  # as Python does when it ends: nothing is left that cannot be written
     assert stop.value.code == status
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    "arguments", [("recipes",), ("--version",), ("audit", "--help"), ("explain", "lenet", "--method", "list")]
+)
+def test_a_full_disk_is_said_in_a_sentence(bort, monkeypatch, arguments):
+    with open("/dev/full", "w") as stream:
+        monkeypatch.setattr(sys, "stdout", stream)
+        with pytest.raises(SystemExit) as stop:
+            bort(*arguments)
+    assert stop.value.code == "bort: cannot write to the standard output: No space left on device"
+
+
+def test_a_progress_bar(monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+        def write(self, text):
+            raise BrokenPipeError
+
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    with pytest.raises(BrokenPipeError), progress_bar() as say:
+        say("something slow", 1, 2)
 
 
 def test_inside_what_turns_errors_into_a_line(bort, monkeypatch, capsys):

@@ -32,7 +32,7 @@ def test_a_recipe_with_other_settings_then_from_what_it_wrote(bort, tmp_path, ca
     assert again.history[0]["loss"] == run.history[0]["loss"]
     bort("train", "first")
     assert "is complete already" in capsys.readouterr().out
-    with pytest.raises(SystemExit, match=r"was started differently: optim\.lr: 0\.02 → 0\.03"):
+    with pytest.raises(SystemExit, match=r"was started differently: optim\.lr: 0\.02 → 0\.03\. .*--force$"):
         bort("train", "first", "--optim.lr", "0.03")
 
 
@@ -138,6 +138,7 @@ def test_every_field_is_an_option(bort, capsys):
         (("mnist5k-lenet-bort",), "no recipe is called 'mnist5k-lenet-bort'; near it: mnist5k-lenet-bort-s"),
         (("nowhere.json",), r"nowhere\.json is not a run"),
         ((*SHORT, "--optim.constraint", "0"), r"a λ .* greater than 0 belongs to the Bort optimizers"),
+        ((*SHORT, "--optim.pull", "0"), r"optim\.pull=0\.0 and optim\.constraint=0\.0 in recipe"),
         ((*SHORT, "--device", "tpu9"), "device='tpu9' is not a device torch knows"),
         ((*SHORT, "--workers", "-1"), "workers=-1: must be 0 or more"),
         ((*SHORT, "--augment.mixup", "0.5"), "only images of a folder are augmented"),

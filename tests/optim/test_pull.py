@@ -38,6 +38,8 @@ def test_the_forms_of_a_schedule_agree():
     expected = bort.constraint_for(2.0, **COSINE)
     assert expected == pytest.approx(2.0 / sum(rates))
     assert bort.constraint_for(2.0, lr=0.005, steps=4000, schedule=rates) == pytest.approx(expected)
+    for array in (np.array(rates), torch.tensor(rates, dtype=torch.float64)):
+        assert bort.constraint_for(2.0, lr=0.005, steps=4000, schedule=array) == pytest.approx(expected)
     function = bort.constraint_for(2.0, lr=0.005, steps=4000, schedule=lambda step: rates[step] / 0.005)
     assert function == pytest.approx(expected)
     assert bort.constraint_for(2.0, lr=0.005, steps=4000, momentum=0.9) == pytest.approx(2.0 * 0.1 / (0.005 * 4000))

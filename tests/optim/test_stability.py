@@ -281,10 +281,13 @@ def test_the_first_rate_of_a_group_stays_known(rate, again):
 
 
 @pytest.mark.filterwarnings("ignore:param group 0")
-def test_a_group_that_is_taken_out_leaves_no_rate_to_the_next():
+@pytest.mark.parametrize("adds_another", [False, True])
+def test_a_group_that_is_taken_out_leaves_no_rate_to_the_next(adds_another):
     p, group = start(0.01)
     optimizer = BortS([start(10.0)[1], group], lr=0.01, momentum=0.9, **FULL)
     optimizer.param_groups.pop(0)
+    if adds_another:
+        optimizer.add_param_group(start(0.01)[1])
     assert stepped(optimizer, p)[0, 0] == pytest.approx(1.2 - 0.01 * 0.5 * (1.2**3 - 1.2), rel=1e-6)
 
 

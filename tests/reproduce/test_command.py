@@ -12,7 +12,7 @@ import pytest
 from bort import train
 from bort.cli import main
 from bort.cli.reproduce import reproduce, results
-from bort.reproduce import TABLES
+from bort.reproduce import TABLES, get
 from bort.reproduce import reproduce as run
 from tests.reproduce.small import CPU, fit
 
@@ -39,6 +39,17 @@ def test_a_row_of_the_quick_form(tmp_path, capsys):
     ]
     accuracy = json.loads(file.read_text())["metrics"]["accuracy"]
     assert f"{100 * accuracy:.2f} (n = 1)" in (tmp_path / "results/quick/table1.md").read_text()
+
+
+def test_the_advice_is_of_options_that_the_command_has():
+    experiment = next(e for e in get("table1").seeded(quick=True) if "lenet-sgd" in e.stem)
+    folder = Path("runs/reproduce-quick") / experiment.stem
+    folder.mkdir(parents=True)
+    (folder / "recipe.json").write_text(json.dumps(experiment.recipe.to_dict()))
+    (folder / "environment.json").write_text('[{"processes": 2}]')
+    with pytest.raises(SystemExit, match=r"started differently: processes: 2 → 1\. .*--runs") as refusal:
+        reproduce("table1", quick=True, only="lenet-sgd", device="cpu")
+    assert "force" not in str(refusal.value)
 
 
 def test_results_are_written_and_checked(tmp_path, capsys):

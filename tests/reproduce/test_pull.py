@@ -30,6 +30,15 @@ def test_pulls_are_paired_by_seed_with_none():
     assert "| ACNN-Base, WᵀW = 2·I | 0 | 30.00 (n = 1) | none is better |" in short
 
 
+@pytest.mark.parametrize(("images", "rebuilt"), [(200, 64), (16, 16)])
+def test_the_page_says_how_many_images_were_looked_at(images, rebuilt):
+    """The first training failed, so it has looked at none."""
+    failed, finished = (e.recipe for e in get("pull").experiments(False)[:2])
+    text = get("pull").section([result("pull", failed, failed="nan"), result("pull", finished, images=images)])
+    looked_at = f"on {images}, reconstruction (correlation with the image, from the top layer) on {rebuilt}."
+    assert looked_at in text
+
+
 def test_the_curves_are_changes_from_the_same_seed_without_a_pull():
     recipes = {e.recipe.name: e.recipe for e in get("pull").experiments(False)}
     rows = []

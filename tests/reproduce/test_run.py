@@ -182,6 +182,20 @@ def test_the_ranks_of_one_training_do_not_wait_for_each_other(tmp_path, monkeypa
     assert file.exists()
 
 
+@pytest.mark.usefixtures("waits")
+def test_the_first_of_several_ranks_does_not_leave_the_others_in_a_row_that_is_busy(tmp_path, monkeypatch):
+    asked = []
+
+    def busy(recipe, out, runtime):
+        asked.append(recipe.name)
+        raise train.InUse("another run is writing there")
+
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(train.InUse, match="another run is writing there"):
+        make("table1", tmp_path, only="lenet", fit=busy)
+    assert asked == ["mnist5k-lenet-sgd"], "no other row is begun"
+
+
 def test_a_training_that_another_command_has_is_waited_for(tmp_path, monkeypatch):
     """`bort train` in the same folder holds no row, but the training."""
     asked, slept = [], []

@@ -8,7 +8,7 @@ import torch
 from bort import nets
 from bort.measure import SCORES, evaluate
 from bort.reproduce import Result, get
-from bort.reproduce._areas import METHODS, areas_of, difference
+from bort.reproduce._areas import METHODS, areas_of, difference, why_unpaired
 from tests.reproduce.small import RECIPES, line, result
 
 
@@ -128,19 +128,47 @@ def seeded_lenet(seed):
     return net
 
 
-def test_only_images_with_a_score_of_both_are_compared():
-    def row(name, *values):
-        cells = areas(0.5, 0.5)["methods"]["sat"]
-        by_image = {"relative deletion": " ".join(map(str, values))}
-        metrics = {"methods": {"sat": cells | {"by_image": by_image}}, "images": 4, "masks": 50}
-        return result("table3", RECIPES[f"mnist-acnn-small-{name}"], **metrics)
+def by_image(name, *values, seed=0):
+    """With an area under deletion by the relative score for each image."""
+    cells = areas(0.5, 0.5)["methods"]["sat"]
+    kept = {"relative deletion": " ".join(map(str, values))}
+    metrics = {"methods": {"sat": cells | {"by_image": kept}}, "images": len(values), "masks": 50}
+    return result("table3", RECIPES[f"mnist-acnn-small-{name}"], seed=seed, **metrics)
 
-    sgd, bort = row("sgd", 0.1, 0.5, "nan", 0.9), row("bort-s", 0.2, 0.7, 0.4, "nan")
+
+def test_only_images_with_a_score_of_both_are_compared():
+    sgd, bort = by_image("sgd", 0.1, 0.5, "nan", 0.9), by_image("bort-s", 0.2, 0.7, 0.4, "nan")
     mean, error = difference([sgd], [bort], "sat", "relative deletion")
     assert (mean, error) == pytest.approx((0.15, 0.05))
-    assert difference([sgd], [row("bort-s", "nan", "nan", 1, "nan")], "sat", "relative deletion") is None
+    assert difference([sgd], [by_image("bort-s", "nan", "nan", 1, "nan")], "sat", "relative deletion") is None
     unpaired = difference([sgd], [table3("mnist-acnn-small-bort-s", 0.4, 0.5)], "sat", "relative deletion")
     assert unpaired == pytest.approx((-0.1, 2**0.5 * 0.01))
+
+
+def test_a_seed_of_one_network_alone_takes_no_pair_apart():
+    sgd = [by_image("sgd", 0.1, 0.5), by_image("sgd", 0.9, 0.9, seed=1)]
+    bort = [by_image("bort-s", 0.2, 0.7)]
+    assert difference(sgd, bort, "sat", "relative deletion") == pytest.approx((0.15, 0.05))
+    assert why_unpaired(sgd, bort) == ""
+
+
+@pytest.mark.parametrize(
+    ("bort", "reason"),
+    [
+        (by_image("bort-s", 0.2, 0.7, seed=1), "no seed was measured with both networks"),
+        (table3("mnist-acnn-small-bort-s", 0.4, 0.5), "the areas of single images are not kept"),
+        (by_image("bort-s", 0.2, 0.7, 0.4), "not all seeds have the same number of images"),
+    ],
+)
+def test_the_reason_why_images_are_not_paired(bort, reason):
+    assert why_unpaired([by_image("sgd", 0.1, 0.5)], [bort]) == reason
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_the_page_says_why_images_are_not_paired(seed):
+    sgd, bort = table3("mnist-acnn-small-sgd", 0.5, 0.5), table3("mnist-acnn-small-bort-s", 0.5, 0.5, seed=seed)
+    sentence = f"Of mnist-acnn-small {why_unpaired([sgd], [bort])}: errors are those of different images"
+    assert sentence in get("table3").section([sgd, bort])
 
 
 def test_areas_are_averaged_over_seeds():

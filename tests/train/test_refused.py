@@ -17,7 +17,7 @@ from tests.train.small import RECIPE, assert_same, fit
 def test_another_recipe(stopped, whole):
     other = replace(RECIPE, epochs=4, optim=replace(RECIPE.optim, lr=0.03))
     with pytest.raises(
-        train.OtherRecipe, match=r"was started differently: optim\.lr: 0\.02 → 0\.03; epochs: 3 → 4\..*--force"
+        train.OtherRecipe, match=r"was started differently: optim\.lr: 0\.02 → 0\.03; epochs: 3 → 4\..*force=True"
     ):
         fit(stopped, other)
     forced = fit(stopped, other, force=True)

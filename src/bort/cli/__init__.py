@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
-from typing import Any
+from typing import Any, NoReturn
 
 from bort._standard_output import redirect_to_null
 
@@ -13,7 +13,8 @@ __all__ = ["main"]
 
 def main() -> None:
     """The `bort` command. Ctrl-C ends it without a traceback, with status 130 as shells have it; so does a reader of its
-    output that goes away, such as `head`, with status 141."""
+    output that goes away, such as `head`, with status 141. One that cannot be written, as on a full disk, ends it with a
+    sentence and status 1."""
     try:
         _run()
         _flush()  # here, where a failure can be caught
@@ -21,11 +22,27 @@ def main() -> None:
         sys.exit(130)
     except BrokenPipeError:
         sys.exit(141)
-    finally:
+    except OSError as error:
+        if error.filename is not None:  # of a file, not of the output
+            raise
+        _exit_unwritten(error)
+    except SystemExit:
         try:
             _flush()
         except BrokenPipeError:
+            pass  # the command has ended by itself, with its own status
+        except OSError as error:
+            _exit_unwritten(error)
+        raise
+    finally:
+        try:
+            _flush()
+        except OSError:
             redirect_to_null()
+
+
+def _exit_unwritten(error: OSError) -> NoReturn:
+    sys.exit(f"bort: cannot write to the standard output: {error.strerror}")
 
 
 def _flush() -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from bort._files import is_scratch
 from bort._sample_sizes import SampleSizes
+from bort._standard_output import rich_console
 from bort.cli._errors import exit_on_error
 
 if TYPE_CHECKING:
@@ -57,11 +58,9 @@ def run(out: Path, recipes: Mapping[str, Recipe], *, fresh: bool = False, sizes:
 
 
 def _train(out: Path, recipes: Mapping[str, Recipe]) -> None:
-    from rich.console import Console
-
     from bort import train
 
-    console = Console(highlight=False, soft_wrap=True)
+    console = rich_console(highlight=False, soft_wrap=True)
     optim = list(recipes.values())[-1].optim
     settings = f"lr={optim.lr}, momentum={optim.momentum}, weight_decay={optim.weight_decay}"
     console.print(
@@ -74,14 +73,14 @@ def _train(out: Path, recipes: Mapping[str, Recipe]) -> None:
         try:
             trained = train.fit(replace(recipe, name=name, paper=None), out / name)
         except ValueError as error:
-            raise ValueError(f"{error}\nTo begin anew: bort demo --fresh") from error
+            what = error.args[0] if isinstance(error, train.StartedDifferently) else error
+            raise ValueError(f"{what}\nTo begin anew: bort demo --fresh") from error
         last = trained.history[-1]
         console.print(f"        {last['accuracy']:.1%} of the test digits, {last['seconds']:.0f} s\n")
 
 
 def _report(out: Path, recipes: Mapping[str, Recipe], sizes: SampleSizes) -> None:
     """The report, unless it is newer than the runs; and the two networks' audits and end results in the terminal."""
-    from rich.console import Console
     from rich.markup import escape
 
     from bort.cli._progress import progress_bar
@@ -89,7 +88,7 @@ def _report(out: Path, recipes: Mapping[str, Recipe], sizes: SampleSizes) -> Non
     from bort.report import make, measured
     from bort.subject import resolve_all
 
-    console = Console(highlight=False, soft_wrap=True)
+    console = rich_console(highlight=False, soft_wrap=True)
     file = out / "report.html"
     subjects = measured(resolve_all([out / name for name in recipes]), sizes)
     if _is_up_to_date(file, [out / name for name in recipes]):

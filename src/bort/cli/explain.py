@@ -50,7 +50,7 @@ def explain(
         images: files; none: some of the run's own test images, or of --images.
         method: one or several, or all; `--method list` lists them, other packages' included.
         count: how many test images, where no files are given; 4 by default.
-        target: the class to explain; what the network says by default.
+        target: the class to explain; what the network says by default. A single logit has maps of class 1 only.
         layer: for SAT and CAM: whose map; the last one with places by default.
         k: for SAT: how many channels.
         threshold: for SAT: γ, a part of each signal's maximum.
@@ -78,7 +78,7 @@ def explain(
         if subject.view is None:
             raise ValueError(f"it is not known how {subject.name} sees an image: give --size, --mean and --std")
         inputs = _inputs(subject, subject.view, images, _EXAMPLES if count is None else count)
-        maps = _maps(subject, inputs.x, target, options)
+        maps = _maps(subject, inputs.x, _logit_of(target, subject, inputs.x), options)
         default = Path(run) / "explained" if Path(run).is_dir() else Path("explained")
         facts = {"run": run, "recipe": subject.recipe, "options": options}
         _write(out or default, subject, subject.view, inputs, maps, target, strength, facts)
@@ -107,6 +107,19 @@ def _inputs(subject: Subject, view: View, files: tuple[Path, ...], count: int) -
     x, labels = subject.test_images(count)
     sources = [{"example": number, "class": view.name(int(label))} for number, label in enumerate(labels)]
     return _Inputs(x, [f"test-{number}" for number in range(len(x))], sources)
+
+
+def _logit_of(target: int | None, subject: Subject, x: Tensor) -> int | None:
+    """The place of the logit that a method is to explain. For methods a single one has place 0, but it is for class 1."""
+    from bort._inspect import all_outputs
+
+    if target is None or all_outputs(subject.model, x[:1]).shape[1] > 1:
+        return target
+    if target != 1:
+        raise ValueError(
+            f"--target {target}: {subject.name} has a single logit, which is for class 1 and against class 0. Explain class 1"
+        )
+    return 0
 
 
 def _maps(subject: Subject, x: Tensor, target: int | None, options: dict[str, dict[str, Any]]) -> dict[str, Tensor]:

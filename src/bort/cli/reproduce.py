@@ -56,6 +56,10 @@ def reproduce(
         runtime = train.Runtime(device=device, workers=workers, compile=compile, data_root=data_root)
         try:
             files = run(table, folder, trainings, runtime, quick=quick, seeds=seeds or None, only=only)
+        except train.StartedDifferently as error:
+            raise ValueError(
+                f"{error.args[0]}. Start it as it was, or choose another folder for the trainings with --runs"
+            ) from error
         except train.Interrupted as stop:
             print(stop, file=sys.stderr)
             sys.exit(train.Interrupted.EXIT_CODE)

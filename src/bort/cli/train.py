@@ -12,7 +12,7 @@ import tyro
 
 from bort.cli._errors import exit_on_error
 from bort.cli._net_options import REGISTRY, set_net_options
-from bort.train import Interrupted, NotFinite, Recipe, Run, Runtime, fit, read_recipe, recipes
+from bort.train import Interrupted, NotFinite, Recipe, Run, Runtime, StartedDifferently, fit, read_recipe, recipes
 
 _USAGE = """usage: bort train RECIPE [OPTIONS]
 
@@ -63,6 +63,10 @@ def train(arguments: list[str], fit: Fit = fit) -> None:
                 registry=REGISTRY,
             )
             run = fit(replace(given.recipe, paper=recipe.paper), given.out, given.runtime, force=given.force)
+        except StartedDifferently as error:
+            raise ValueError(
+                f"{error.args[0]}. Start it as it was, choose another folder with --out, or go on all the same with --force"
+            ) from error
         except Interrupted as stop:
             if is_first:
                 print(stop, file=sys.stderr)

@@ -115,7 +115,9 @@ class Bort(Optimizer):
             self.param_groups.pop()  # refused: leave the optimizer as it was
             raise
         if "_penalties" in self.__dict__:  # added by the user; __init__ warns itself, at the user's line
-            self._first_rates[index:] = [_rate_of(self.param_groups[index])]
+            if len(self._first_rates) != index:  # some were taken out by hand: whose rates these are is not known
+                self._first_rates = [None] * index
+            self._first_rates.append(_rate_of(self.param_groups[index]))
             _settings.warn(self.param_groups[index], index, stacklevel=3)
             if not self._has_warned_of_shapes:
                 added = self.param_groups[index:]

@@ -70,11 +70,11 @@ def scheduled_rate(step: int, *, lr: float, steps: int, schedule: Schedule = "co
     """
     if step < warmup:
         return lr * (step + 1) / warmup
-    if schedule == "constant":
-        return lr
-    if schedule == "cosine":
-        return lr * 0.5 * (1 + math.cos(math.pi * (step - warmup) / (steps - warmup)))
-    if isinstance(schedule, str):
+    if isinstance(schedule, str):  # first of all: an array compares itself by element
+        if schedule == "constant":
+            return lr
+        if schedule == "cosine":
+            return lr * 0.5 * (1 + math.cos(math.pi * (step - warmup) / (steps - warmup)))
         raise ValueError(f"schedule={schedule!r}: 'constant', 'cosine', a function of the step or a list of rates")
     if callable(schedule):
         return lr * schedule(step)

@@ -91,10 +91,11 @@ def over_seeds(seeds: Sequence[Result], method: str, area: str) -> Mean | None:
 
 
 def difference(before: Sequence[Result], after: Sequence[Result], method: str, area: str) -> Mean | None:
-    """What the second networks have more, paired by image; as of different images where results have no values by image."""
-    if are_paired(before, after):
-        seeds = zip(*(sorted(results, key=lambda result: result.seed) for results in (before, after)), strict=True)
-        changes = torch.stack([_by_image(b, method, area) - _by_image(a, method, area) for a, b in seeds]).nanmean(
+    """What the second networks have more, paired by image over the seeds that both have; as of different images where
+    `why_unpaired` has a reason."""
+    if not why_unpaired(before, after):
+        pairs = _of_same_seeds(before, after)
+        changes = torch.stack([_by_image(b, method, area) - _by_image(a, method, area) for a, b in pairs]).nanmean(
             dim=0
         )
         changes = changes[~changes.isnan()]
@@ -104,13 +105,21 @@ def difference(before: Sequence[Result], after: Sequence[Result], method: str, a
     return first and second and (second[0] - first[0], (first[1] ** 2 + second[1] ** 2) ** 0.5)
 
 
-def are_paired(before: Sequence[Result], after: Sequence[Result]) -> bool:
-    """Whether results of the same seeds have the areas of the same images; those of earlier versions have only means."""
-    has_images = (
-        methods.keys() >= {"by_image"} for r in (*before, *after) for methods in r.metrics["methods"].values()
-    )
-    counts = {result.metrics["images"] for result in (*before, *after)}
-    return all(has_images) and len(counts) == 1 and {r.seed for r in before} == {r.seed for r in after}
+def why_unpaired(before: Sequence[Result], after: Sequence[Result]) -> str:
+    """Why areas cannot be compared image by image; "" if they can."""
+    results = [result for pair in _of_same_seeds(before, after) for result in pair]
+    if not results:
+        return "no seed was measured with both networks"
+    if not all(methods.keys() >= {"by_image"} for r in results for methods in r.metrics["methods"].values()):
+        return "the areas of single images are not kept"  # by earlier versions
+    if len({result.metrics["images"] for result in results}) > 1:
+        return "not all seeds have the same number of images"
+    return ""
+
+
+def _of_same_seeds(before: Sequence[Result], after: Sequence[Result]) -> list[tuple[Result, Result]]:
+    first, second = ({result.seed: result for result in results} for results in (before, after))
+    return [(first[seed], second[seed]) for seed in sorted(first.keys() & second.keys())]
 
 
 def _by_image(result: Result, method: str, area: str) -> Tensor:

@@ -20,7 +20,7 @@ stay in the tables. What the figures say about the paper, and about when to use 
 """
 _PAGE_HEAD = """[All results](RESULTS.md). Made by `bort results`; do not edit. *n* is the number of seeds, ± their standard
 deviation. *residual* is the root mean square of σ² − 1 (σ² − s with a target of s·I) over a layer's singular values σ, in the
-worst layer that is constrained: 0 on the constraint.
+worst layer that is constrained, or for a baseline, which constrains none, in the worst of all layers: 0 on the constraint.
 """
 
 

@@ -100,6 +100,8 @@ def _in_any_order(
             try:
                 make(experiment, title)
             except InUse as error:
+                if _ranks() > 1:  # only the first of them knows; the others wait for it in this row
+                    raise
                 busy.append((experiment, title))
                 if title not in said:
                     said.add(title)

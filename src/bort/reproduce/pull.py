@@ -187,11 +187,12 @@ def section(results: list[Result]) -> str:
             cells = (_cell(_value(name, pull, seeds, path)) for path in _COLUMNS.values())
             difference = difference_cell(pulls.get(0.0, []), seeds) if pull else ""
             rows.append((_label(name), f"{pull:g}", accuracy_cell(seeds), difference, *cells, file_links(seeds)))
+    images = max(result.metrics.get("images", 0) for result in results)
     text = (
         "`bort reproduce pull`. Pull = λ · Σ lr / (1 − momentum), 0: the optimizer without Bort, with the same weight decay. "
         f"Accuracy and calibration are on every {_HELD_OUT}th training image, which was held out; accuracy under noise, blur "
-        f"and FGSM on at most 1,000 of them, deletion and insertion (probability) on {results[0].metrics.get('images', '–')}"
-        f", reconstruction (correlation with the image, from the top layer) on {_REBUILT}.\n\n"
+        f"and FGSM on at most 1,000 of them, deletion and insertion (probability) on {images or '–'}, reconstruction "
+        f"(correlation with the image, from the top layer) on {min(images, _REBUILT) or '–'}.\n\n"
         "DeiT-S and ResNet-50 have the paper's augmentation and Bort's weight decay of Table 2; *crops and flips*: without "
         "the rest of the augmentation, ResNet-50 also with cross-entropy of one view in place of JSD of three, and the usual "
         "weight decay, 5e-4, in place of the recipe's 2e-5. *ACNN-Small, digits*: a narrow one, 12 epochs of 3,600 digits "

@@ -11,12 +11,12 @@ from bort import measure
 from bort.reproduce._areas import (
     DELETION_STEPS,
     METHODS,
-    are_paired,
     areas_of,
     difference,
     options_for,
     over_seeds,
     verdict,
+    why_unpaired,
 )
 from bort.reproduce._cells import accuracy_cell, failures, file_links, markdown, number_cell
 from bort.reproduce._measure import training
@@ -119,12 +119,16 @@ def section(results: list[Result]) -> str:
 
 
 def _unpaired(pairs: list[Both]) -> str:
-    names = [pair.name for pair in pairs if not are_paired(pair.baseline, pair.bort)]
-    if not names:
-        return ""
-    return (
-        f"Of {', '.join(names)} the areas of single images are not kept: errors are those of different images for the two "
-        "networks, which is mostly too cautious, so = may hide a difference. "
+    """A sentence for each reason that images cannot be paired."""
+    names: dict[str, list[str]] = {}
+    for pair in pairs:
+        reason = why_unpaired(pair.baseline, pair.bort)
+        if reason:
+            names.setdefault(reason, []).append(pair.name)
+    return "".join(
+        f"Of {', '.join(of)} {reason}: errors are those of different images for the two networks, which is mostly too "
+        "cautious, so = may hide a difference. "
+        for reason, of in names.items()
     )
 
 

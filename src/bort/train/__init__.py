@@ -6,7 +6,7 @@ from bort.train._evaluate import recognised
 from bort.train._fit import fit
 from bort.train._nonfinite import NotFinite
 from bort.train._run import Run, load
-from bort.train._run_folder import OtherRecipe, read_recipe
+from bort.train._run_folder import OtherRecipe, StartedDifferently, read_recipe
 from bort.train._runtime import Runtime
 from bort.train._signals import Interrupted
 from bort.train.recipes import Recipe
@@ -19,6 +19,7 @@ __all__ = [
     "Recipe",
     "Run",
     "Runtime",
+    "StartedDifferently",
     "fit",
     "load",
     "read_recipe",

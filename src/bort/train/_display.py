@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from bort._standard_output import redirect_to_null
+from bort._standard_output import redirect_to_null, rich_console
 from bort.train._schema import Recipe
 
 _BAR_SECONDS = 0.2  # between two updates of the progress bar
@@ -19,7 +19,7 @@ class PackingDisplay:
     """A context manager with ``update`` to call while the images of a folder are decoded."""
 
     def __init__(self, *, shown: bool = True) -> None:
-        self._shown, self._console = shown, _console()
+        self._shown, self._console = shown, rich_console(highlight=False, soft_wrap=True)
         self._bar: Any = None
         self._task: Any = None
         self._last_shown = time.monotonic()
@@ -62,7 +62,7 @@ class TrainingDisplay:
     def __init__(self, recipe: Recipe, per_epoch: int, *, shown: bool = True) -> None:
         self._name, self._epochs, self._batch = recipe.name, recipe.epochs, recipe.batch
         self._per_epoch = per_epoch
-        self._console = _console()
+        self._console = rich_console(highlight=False, soft_wrap=True)
         self._silent = not shown
         self._bar: Any = None
         self._task: Any = None
@@ -145,13 +145,3 @@ class TrainingDisplay:
             self._silent = True
             self._bar = None
             redirect_to_null()
-
-
-def _console() -> Any:
-    from rich.console import Console
-
-    class Plain(Console):
-        def on_broken_pipe(self) -> None:
-            raise BrokenPipeError  # instead of rich's own sys.exit
-
-    return Plain(highlight=False, soft_wrap=True)

@@ -124,7 +124,20 @@ def _remove_scratch(path: Path) -> None:
             entry.unlink(missing_ok=True)
 
 
-class OtherRecipe(ValueError):
+class StartedDifferently(ValueError):
+    """The folder has a run of another recipe, other data or another number of processes. Of its two ``args`` the first is
+    what is different, and the second advice on a call of `fit`: each command gives its own.
+
+    Example:
+        >>> print(train.StartedDifferently("the run in runs/first was started with 2 processes", "Start 2 processes"))
+        the run in runs/first was started with 2 processes. Start 2 processes
+    """
+
+    def __str__(self) -> str:
+        return ". ".join(self.args)
+
+
+class OtherRecipe(StartedDifferently):
     """The folder has a run of another recipe.
 
     Example:
@@ -140,7 +153,7 @@ class OtherRecipe(ValueError):
 
 def _compare(path: Path, recipe: Recipe, processes: int, *, force: bool) -> None:
     changed = differences(read_recipe(path), recipe)
-    refusal = OtherRecipe if changed else ValueError
+    refusal = OtherRecipe if changed else StartedDifferently
     environment = path / _ENVIRONMENT
     try:
         before = _read_json(environment)[-1]["processes"] if environment.exists() else processes
@@ -150,8 +163,8 @@ def _compare(path: Path, recipe: Recipe, processes: int, *, force: bool) -> None
         changed.append(f"processes: {before} → {processes}")
     if changed and not force:
         raise refusal(
-            f"the run in {path} was started differently: {'; '.join(changed)}. Start it as it was, choose another folder, "
-            "or go on with the new settings: --force"
+            f"the run in {path} was started differently: {'; '.join(changed)}",
+            "Start it as it was, choose another folder, or go on with the new settings: force=True",
         )
 
 

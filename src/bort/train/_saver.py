@@ -11,7 +11,7 @@ from bort.train._assemble import Parts
 from bort.train._counters import Counters
 from bort.train._file_feed import FileFeed
 from bort.train._nonfinite import FiniteCheck, check_weights
-from bort.train._run_folder import RunFolder
+from bort.train._run_folder import RunFolder, StartedDifferently
 from bort.train._runtime import Runtime
 from bort.train._schema import Recipe
 from bort.train._signals import Interrupted, StopRequest
@@ -80,9 +80,10 @@ class Saver:
             return
         state, fingerprint = checkpoint.state, parts.data.fingerprint
         if state["fingerprint"] != fingerprint and not force:
-            raise ValueError(
+            raise StartedDifferently(
                 f"{self._recipe.data.name} is not the data that the run in {folder.path} was started with (SHA-256 "
-                f"{fingerprint[:12]}…, it was {state['fingerprint'][:12]}…). Bring the old data back, or --force"
+                f"{fingerprint[:12]}…, it was {state['fingerprint'][:12]}…)",
+                "Bring the old data back, choose another folder, or go on with the new data: force=True",
             )
         same_optimizer = state["optim"] == self._optimizer_kind()
         if not same_optimizer:

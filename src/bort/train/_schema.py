@@ -226,6 +226,8 @@ class Recipe:
         require(self.seed >= 0, f"seed={self.seed} {where}: must be 0 or more")
         if optim.name.startswith("bort") != bool(optim.constraint or optim.pull):
             given = f"optim.pull={optim.pull}" if optim.pull else f"optim.constraint={optim.constraint}"
+            if not (optim.pull or optim.constraint):  # it is not known which of them was meant
+                given = f"optim.pull={optim.pull} and {given}"
             raise ValueError(
                 f"{given} {where} with optim.name={optim.name!r}: "
                 "a λ (or a pull) greater than 0 belongs to the Bort optimizers, and to them only"
