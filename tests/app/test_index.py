@@ -142,6 +142,9 @@ def test_without_a_folder_nothing_is_written(indexed, tmp_path):
 
 
 def test_old_files_are_removed(tmp_path, monkeypatch):
+    """Also one that a killed process has left half written."""
+    (tmp_path / "index-0.12-34.writing").write_bytes(bytes(50))
+    time.sleep(0.01)
     for number in range(6):
         store.write(tmp_path / f"index-{number}.npz", store.RunIndex.empty(4))
         monkeypatch.setattr(store, "_MOST_BYTES", 3 * (tmp_path / f"index-{number}.npz").stat().st_size)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from contextlib import suppress
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -28,9 +29,12 @@ def write(file: Path, record: DataclassInstance) -> None:
 
 def make_room(file: Path, pattern: str, most_bytes: int) -> None:
     """Removes the oldest files beside this one, until all together have at most so many bytes."""
-    total = 0
-    for other in sorted(file.parent.glob(pattern), key=lambda one: one.stat().st_mtime, reverse=True):
-        total += other.stat().st_size
+    times, total = {}, 0
+    for other in file.parent.glob(pattern):
+        with suppress(FileNotFoundError):  # the scratch file of a process that has just ended its write
+            times[other] = other.stat()
+    for other, status in sorted(times.items(), key=lambda one: one[1].st_mtime, reverse=True):
+        total += status.st_size
         if total > most_bytes and other != file:
             other.unlink(missing_ok=True)
 

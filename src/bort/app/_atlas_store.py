@@ -49,7 +49,7 @@ class Atlas:
 def write(file: Path, atlas: Atlas) -> None:
     """The oldest files make room."""
     _array_file.write(file, atlas)
-    _array_file.make_room(file, "atlas-*.npz", _MOST_BYTES)
+    _array_file.make_room(file, "atlas-*", _MOST_BYTES)  # also what killed processes have left half written
 
 
 def read(file: Path, images: int, channels: int) -> Atlas | None:

@@ -58,7 +58,7 @@ def fingerprint(own: Measured, count: int) -> str:
 def write(file: Path, index: RunIndex) -> None:
     """The oldest files make room."""
     _array_file.write(file, index)
-    _array_file.make_room(file, "index-*.npz", _MOST_BYTES)
+    _array_file.make_room(file, "index-*", _MOST_BYTES)  # also what killed processes have left half written
 
 
 def read(file: Path, count: int) -> RunIndex | None:
