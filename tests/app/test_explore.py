@@ -17,6 +17,8 @@ import torch
 
 import bort
 from bort import nets
+from bort.app import Explorer
+from bort.subject import of_models
 
 
 @pytest.fixture
@@ -156,6 +158,13 @@ def test_a_program_ends_while_it_works(tmp_path, program):
     environment = os.environ | {"BORT_DATA": str(tmp_path)}  # where it keeps what it knows of the images
     ended = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=60)
     assert (ended.returncode, ended.stderr) == (0, "")
+
+
+def test_test_images_are_not_read_once_it_is_closed(client_of):
+    explorer = Explorer(of_models(nets.create("lenet"), torch.rand(8, 1, 28, 28)), examples=1)
+    explorer.close()
+    answer = client_of(explorer).get("/api/predict?run=model&image=test-5")
+    assert (answer.status_code, answer.json()["message"]) == (503, "The explorer has been closed.")
 
 
 def test_a_notebook_shows_it_in_a_frame(page):

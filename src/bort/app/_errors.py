@@ -13,6 +13,7 @@ from starlette.requests import ClientDisconnect
 
 from bort.app._exceptions import Busy, Unknown
 from bort.app._verbs import allowed
+from bort.explain import Cancelled
 from bort.report import Missing
 
 _MESSAGE: Final = {"type": "object", "properties": {"message": {"type": "string"}}, "required": ["message"]}
@@ -42,6 +43,7 @@ _STATUS: Final[dict[type[Exception], int]] = {
     Unknown: 404,
     Missing: 404,
     Busy: 503,
+    Cancelled: 503,
     ValueError: 400,
     torch.OutOfMemoryError: 503,
 }

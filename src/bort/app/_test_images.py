@@ -59,7 +59,7 @@ class NumberedImages:
         read: dict[str, tuple[Tensor, Tensor]] = {}
         with self._lock:
             if self._closed:
-                raise Cancelled
+                raise Cancelled("The explorer has been closed.")
             for run in self._measured:
                 source = self._source(run)
                 if source.name not in read:
