@@ -16,13 +16,10 @@ _CHANGES: Final[tuple[tuple[str, str, dict[str, Any], str], ...]] = (
     ("bort-s", "lambda-0.01", {"constraint": 0.01, "weight_decay": 0.001}, "λ 0.01, weight decay 0.001"),
     ("bort-s", "no-decay", {"weight_decay": 0.0}, "no weight decay"),
     ("bort-s", "every-4", {"every": 4}, "the penalty at each fourth step"),
-    (
-        "sgd",
-        "decay-0.001",
-        {"weight_decay": 0.001},
-        "weight decay 0.001",
-    ),  # the control for λ 0.01 and its weight decay
-    ("sgd", "cosine", {"schedule": "cosine"}, "a cosine rate"),  # the control for the next: the schedule helps SGD too
+    # Controls: SGD with the weight decay, or the schedule, of a changed Bort-S.
+    ("sgd", "decay-0.001", {"weight_decay": 0.001}, "weight decay 0.001"),
+    ("sgd", "no-decay", {"weight_decay": 0.0}, "no weight decay"),
+    ("sgd", "cosine", {"schedule": "cosine"}, "a cosine rate"),
     ("bort-s", "cosine", {"schedule": "cosine"}, "a cosine rate"),
 )
 """Optimizer of the row that is changed, name of the change, fields of the recipe's ``optim``, note."""
