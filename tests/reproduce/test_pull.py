@@ -69,7 +69,7 @@ def test_every_network_of_the_curves_looks_different():
     figure = get("pull").charts["curves"](rows)
     lines = [line for line in figure.axes[0].lines if not line.get_label().startswith("_")]
     looks = {(line.get_color(), line.get_marker(), line.get_linestyle()) for line in lines}
-    assert len(looks) == len(lines) == 8
+    assert len(looks) == len(lines) == 9
 
 
 def test_a_pull_counts_only_with_the_same_seed_without_it():

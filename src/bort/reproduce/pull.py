@@ -41,9 +41,9 @@ LABELS: Final = {
     "resnet50-plain": "ResNet-50, crops and flips",
     "acnn-small": "ACNN-Small",
     "acnn-small-digits": "ACNN-Small, digits",
-    "lenet": "LeNet, CIFAR-10",
     "acnn-base": "ACNN-Base",
     "acnn-base-scale-2": "ACNN-Base, WᵀW = 2·I",
+    "lenet": "LeNet, CIFAR-10",
 }
 """What pages and figures call the networks, in their order."""
 PULLS: Final = (0.0, 0.15, 0.5, 1.5, 5.0, 15.0)
@@ -69,8 +69,8 @@ def resnet_plain() -> Recipe:
 
 
 def of_table1(net: str) -> Recipe:
-    """On CIFAR-10 with a cosine rate, and with a tenth of Table 1's weight decay: λ is below that for pulls under 3.5, and the
-    decay, not λ, would set the scale of the layers."""
+    """On CIFAR-10 with a cosine rate, and a tenth of Table 1's weight decay: for pulls under 3.5 λ is below the latter, which
+    would set the scale of the layers."""
     base = train.recipes.get(f"cifar10-{net}-bort-s")
     return replace(base, name=net, optim=replace(base.optim, schedule="cosine", weight_decay=1e-3))
 
