@@ -50,6 +50,22 @@ def test_the_committed_outputs_are_there():
     assert_shown(nbformat.read(FILE, as_version=4), digits=8)
 
 
+def columns(line: str) -> list[str]:
+    """The cells of a line of a printed table."""
+    return re.split(r" {2,}", line.strip())
+
+
+def test_the_guide_quotes_its_audits():
+    cells = code_cells(nbformat.read(FILE, as_version=4))
+    audits = [cells[name].outputs[-1].data["text/plain"].splitlines() for name in ("audit-sgd", "audit-bort")]
+    header = columns(audits[0][0])
+    rows = [dict(zip(header, columns(line), strict=True)) for lines in audits for line in lines[2:]]
+    page = (FILE.parents[1] / "docs" / "read-an-audit.md").read_text()
+    quoted = [columns(line) for line in page.splitlines() if ".weight  " in line]
+    shown = ("layer", "matrix", "invertible", "σ", "residual", "ratio", "floor")
+    assert quoted == [[row[name] for name in shown] for row in rows]
+
+
 def test_the_file_has_no_noise():
     notebook = nbformat.read(FILE, as_version=4)
     nbformat.validate(notebook)
